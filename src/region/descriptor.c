@@ -3,8 +3,8 @@
  * DMA-BUFs. This file finds out which memory a descriptor is of, and whether any descriptor of some
  * memory is left, in any process or in a message on a socket.
  *
- * How it works. All descriptors of one piece of memory have one key: a number that is never used
- * again, as it is made of the process's random bytes, its pid, the clock and a counter. Each
+ * How it works. All descriptors of one piece of memory have one key. This number is never used
+ * again, because it is made of the process's random bytes, its pid, the clock and a counter. Each
  * exported open file has a shared open-file-description lock on a byte of its own: the key plus a
  * number from 1 to 63, far beyond the end of any file. The kernel drops that lock with the last
  * descriptor of the open file, wherever dup(2), fork(2) or a socket took it. So a descriptor is

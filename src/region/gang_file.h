@@ -3,8 +3,8 @@
  * are (struct vgpu_gang_file, include/vgpu_region.h).
  *
  * A process that joins takes an entry for each of its devices. It has the entry's byte locked from
- * then on, and the kernel unlocks the byte at the process's death at the latest: so a dead member
- * is known at once, in every pid namespace.
+ * then on, and the kernel unlocks the byte at the process's death at the latest. So other processes
+ * see at once that a member is dead, in every pid namespace.
  */
 #pragma once
 

@@ -22,7 +22,7 @@
  * What always holds. A process that counts as living never counts as dying. In case of doubt it
  * counts as living: if the kernel answers with an error, or there is no descriptor to ask with.
  *
- * A dead process may count as living for some milliseconds longer: its open file ends with its
+ * A dead process may count as living for some milliseconds longer. Its open file ends with its
  * mapping, and a program that reads /proc/pid/maps delays that (32 ms on a machine with no core
  * free).
  *

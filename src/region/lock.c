@@ -14,8 +14,8 @@
  * up.
  *
  * Why a takeover hits only a dead holder. A word names a slot *and* its claim. If the slot's byte
- * is unlocked, this claim is over for good: a process keeps its byte until its death, and releases
- * the lock before it unlocks the byte; the next owner of the slot counts a claim more before it
+ * is unlocked, this claim is over for good. A process keeps its byte until its death, and releases
+ * the lock before it unlocks the byte. The next owner of the slot counts one claim more before it
  * touches the word. So between the question and the swap, the word can change to another value, but
  * cannot come back to the value that was asked about, and then the swap fails. (It could after
  * exactly 2^20 claims of one slot within that instant.) For the same reason a new owner of a slot

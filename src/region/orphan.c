@@ -12,8 +12,8 @@
  *
  * Reading the maps of a process takes some 30 us, of a big one up to a millisecond, and /proc/locks
  * may take seconds on a busy machine. So this is done only when a region is made, which is once in
- * a slice's life, and the maps are read only if /proc/locks shows a process in any region. It is
- * done before the byte is taken for which other openers wait.
+ * a slice's life. The maps are read only if /proc/locks shows a process in any region. It is done
+ * before the byte is taken for which other openers wait.
  *
  * What it is not: complete. It does not see processes of other users and other pid namespaces, nor
  * files whose path was relative, and nothing if /proc cannot be read. Such processes notice the

@@ -17,7 +17,7 @@
  * device does not have back yet.
  *
  * A file that is deleted, renamed, replaced, truncated or written over while it is in use is lost
- * for good: the functions fail, and a process that touches the mapping without a look at the file
+ * for good. The functions fail, and a process that touches the mapping without a look at the file
  * may be killed (SIGBUS).
  *
  * No function prints, and no function holds the region's lock when it returns. All functions are
@@ -156,7 +156,7 @@ static inline uint64_t region_key(const struct region *region)
 	return key ? key : 1;
 }
 
-/* Whether a region whose file has that inode can have the key: of a product, the low 32 bits depend
+/* Whether a region whose file has that inode can have the key. The low 32 bits of a product depend
  * on the low 32 bits of the factors only, and the device and the time are above them. */
 static inline bool region_key_fits(uint64_t key, uint64_t inode)
 {
@@ -333,7 +333,7 @@ struct region_limits {
 
 /* Sets the limits of a device, each by one store. The region must be writable. */
 void region_set_limits(struct region *region, unsigned device, const struct region_limits *limits);
-/* What our slot is charged for the device, by class. Does not look at the file. */
+/* The charges of our slot for the device, by class. Does not look at the file. */
 struct vgpu_hami_usage region_own_usage(const struct region *region, unsigned device);
 
 /* Begins to record the largest sum of bytes that our slot is charged for the device in all classes

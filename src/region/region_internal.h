@@ -1,5 +1,5 @@
 /*
- * What the files of src/region/ share with each other; no other component includes this header.
+ * Declarations that the files of src/region/ share; no other component includes this header.
  *
  *     open.c          a path becomes a struct region, and back; what may be wrong with a file
  *     setup.c         a setup is written into a region: new, reset or appended to
@@ -18,10 +18,11 @@
  *     check.c         checks the invariants
  *     steps.h         the moments at which a test may kill the process
  *
- * Memory orders. What the lock guards needs no order of its own: the lock's acquire and release do
- * it. Readers without the lock must see true values only, so every shared field is stored whole:
- * REGION_STORE. Where a later store must never be seen, or survive a kill, without the ones before
- * it, it is REGION_PUBLISH, a release; it pairs with REGION_SEE where we read without the lock.
+ * Memory orders. Fields that the lock guards need no order of their own: the lock's acquire and
+ * release order them. Readers without the lock must see true values only, so every shared field is
+ * stored whole: REGION_STORE. Some stores must never be seen, or survive a kill, without the stores
+ * before them. They use REGION_PUBLISH, a release, which pairs with REGION_SEE where fields are
+ * read without the lock.
  */
 #pragma once
 

@@ -23,10 +23,10 @@
  *
  * The lock protects all of it. Charges and refunds of other memory never look at the table.
  *
- * If the process is killed on any line. What a process had begun with its own entries ends when its
- * slot is cleared, which can be repeated: its entries are freed before its status. share_table.c
- * and share_kept.c say what happens to an entry that is being filled in, and to a charge that
- * moves.
+ * If the process is killed on any line. Changes that a process had begun to its own entries end
+ * when its slot is cleared. That can be repeated, because its entries are freed before its status.
+ * share_table.c and share_kept.c say what happens to an entry that is being filled in, and to a
+ * charge that moves.
  *
  * What it is not: a check of keys. The keys say whether memory is the same.
  */

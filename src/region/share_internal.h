@@ -1,7 +1,7 @@
 /*
- * What share.c, share_table.c and share_kept.c share with each other and no other file. "Our" slot
- * is the one that the calling process claimed. A function whose name ends in _locked needs the
- * lock.
+ * Declarations that share.c, share_table.c and share_kept.c share, and that no other file includes.
+ * "Our" slot is the one that the calling process claimed. A function whose name ends in _locked
+ * needs the lock.
  */
 #pragma once
 

@@ -5,7 +5,7 @@
  * import and no descriptor (region_share_look). share.c explains the table.
  *
  * If the process is killed on any line. When the process of a slot with a KEPT charge dies, the
- * process that clears the slot is first charged itself, and then takes the entry over: after a kill
+ * process that clears the slot is first charged itself, and then takes the entry over. After a kill
  * in between, the next process does both. An onlooker, and a process whose slot does not count yet,
  * leave such a slot as it is. Only classes of the own slot change, so own.move is not used.
  */

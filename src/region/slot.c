@@ -34,10 +34,11 @@
  * locked as long as the process lives, and all of the above applies to it.
  *
  * The lock protects status, usage, pids, shares and all totals. own.slots[].claims belongs to the
- * process that has the byte locked. If a process is killed on any line, what it had begun is either
- * invisible, without a status, or it died with the lock, and the next holder repairs (lock.c).
+ * process that has the byte locked. If a process is killed on any line, its unfinished change is
+ * invisible, without a status, or the process died with the lock. Then the next holder repairs the
+ * region (lock.c).
  *
- * What it is not: a process table. pids are shown to people, and tell how far a dead process is
+ * What it is not: a process table. pids are shown to people, and show how far a dead process is
  * with its end (life.c). They never decide which process lives.
  */
 #include <errno.h>
@@ -260,7 +261,7 @@ static unsigned find_over(struct region *region, uint64_t first, unsigned most,
 	return found;
 }
 
-/* Each claim looks at some slots, and the next claim of the same slot at the next ones: so slots of
+/* Each claim looks at some slots, and the next claim of the same slot at the next ones. So slots of
  * dead processes are cleared also in a slice that never runs out of memory. */
 static void find_some_over(struct region *region, struct slot_set *ret_over)
 {
