@@ -1,6 +1,6 @@
 /*
- * The three-state futex mutex: a holder that nobody waits for is released without a system call.
- * Waiters mark the word 2 before they sleep, and take it as 2, because others may sleep still.
+ * The three-state futex mutex: the release needs no system call if no thread waits. Waiters mark
+ * the word 2 before they sleep, and take it as 2, because others may sleep still.
  */
 #include "lock.h"
 

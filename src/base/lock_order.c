@@ -1,8 +1,8 @@
 /*
  * How it works. Each lock that was ever taken has a number. `after[i]` has the numbers of the locks
- * that were waited for while lock i was held, directly or not: it is kept closed, so that one
- * bit tells whether a new pair breaks the order. Each thread has an array of the locks that it
- * holds.
+ * that were waited for while lock i was held, directly or not. It is kept transitively closed, so
+ * that one bit shows whether a new pair breaks the order. Each thread has an array of the locks
+ * that it holds.
  *
  * `busy` guards the numbers and the pairs. It is a word that is spun on, as the functions here are
  * called from within locks. More locks than there are numbers, and more held than an array has

@@ -10,7 +10,7 @@
 #include "size.h"
 #include "sys.h"
 
-/* What LIBCUDA_LOG_LEVEL says; read once, and any thread may be the one that does. */
+/* The level of LIBCUDA_LOG_LEVEL. The first thread that needs it reads the variable, once. */
 static int threshold(void)
 {
 	static int level = -1;

@@ -1,6 +1,6 @@
 /*
  * The mapping of a file that is truncated is replaced by zeros when that is seen. A process that
- * touches the mapping before is killed (SIGBUS): only a file that nobody else can open prevents
+ * touches the mapping before is killed (SIGBUS). Only a file that no other user can open prevents
  * that.
  */
 #include "shared_file.h"

@@ -33,7 +33,8 @@ struct shared_file_reason {
 	const char *cause, *cure;
 };
 
-/* What files of one kind have in common. The struct lives as long as any of the files is open. */
+/* The properties that files of one kind have in common. The struct lives as long as any of the
+ * files is open. */
 struct shared_file_kind {
 	uint64_t magic;
 	uint32_t version;

@@ -1,6 +1,6 @@
 /*
- * Own digits, because strtoull means another symbol in every few releases of glibc, and takes
- * signs, octal and hexadecimal, which nobody means.
+ * This file reads digits itself. strtoull is bound to another symbol in every few releases of
+ * glibc. It also accepts signs, octal and hexadecimal numbers, which no user means.
  */
 #include "size.h"
 

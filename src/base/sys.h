@@ -23,9 +23,9 @@ int sys_open(const char *path, int flags, unsigned mode); /* O_CLOEXEC is added 
  * without /proc, it is checked before the open only. */
 int sys_open_regular(const char *path, int flags);
 int sys_close(int fd);
-/* Moves a descriptor to a number of 40 or more, as programs close and reuse low numbers; if the
- * limit does not allow that, to any number but 0 to 2. The old number is closed. Returns the
- * number, or -EMFILE if only 0 to 2 are free. */
+/* Moves a descriptor to a number of 40 or more, because programs close and reuse low numbers. If
+ * the limit does not allow that, it moves it to any number but 0 to 2. The old number is closed.
+ * Returns the number, or -EMFILE if only 0 to 2 are free. */
 int sys_raise_fd(int fd);
 int sys_fstat(int fd, struct stat *ret_stat);
 int sys_stat(const char *path, struct stat *ret_stat); /* follows symbolic links */

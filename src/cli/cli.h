@@ -1,7 +1,7 @@
 /*
  * The program `vgpu`. A subcommand is a file of its own with a struct cli_command, which has a row
  * in commands.c. Its command line, its --help, the completions and the options in its manual page
- * all come from there. What goes wrong is one line on stderr, with the cause and the cure.
+ * all come from there. An error is one line on stderr, with the cause and the cure.
  */
 #pragma once
 

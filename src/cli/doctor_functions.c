@@ -1,7 +1,7 @@
 /*
- * Functions of a driver that is newer than this vgpu: those that libcuda exports, or that a program
- * is linked with, that may make the device hold more memory, and that api/symbols does not have. No
- * hook charges what they allocate.
+ * Functions of a driver that is newer than this vgpu. libcuda exports them, or a program is linked
+ * with them. They may make the device hold more memory, and api/symbols does not have them. No hook
+ * charges their allocations.
  *
  * The names are read from the library's file, as the loader would find them. Functions that
  * cuGetProcAddress alone hands out are in no list: of those the library says a line when a program

@@ -85,7 +85,7 @@ static bool say_gpus(struct doctor *doctor, const char *dir, const struct policy
 	return true;
 }
 
-/* Root of the machine itself can change everything, and is nobody's tenant. */
+/* Root of the machine itself can change everything, and is no tenant. */
 static bool is_tenant(void)
 {
 	return geteuid() != 0 || doctor_in_namespace("pid") || doctor_in_namespace("user");

@@ -16,9 +16,10 @@ int given_find(const char *name, struct slices *ret_slices, const struct slices_
 int given_count_living(const char *region_path, unsigned *ret_living, struct fault *fault);
 
 /*
- * Before root changes files in another user's directory, or reads some for what they say: with that
- * user's rights from now on, so that no link of theirs leads it astray; and root again. Others stay
- * who they are. 0, or -EPERM with a fault.
+ * given_act_for is called before root changes or reads files in another user's directory. From then
+ * on the process acts with that user's rights, so that links of that user cannot redirect it.
+ * given_act_again makes it root again. For a caller that is not root, both change nothing. 0, or
+ * -EPERM with a fault.
  */
 int given_act_for(const struct slices_one *one, struct fault *fault);
 void given_act_again(void);

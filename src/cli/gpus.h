@@ -43,9 +43,9 @@ int gpus_find(struct gpus *ret_gpus, struct fault *fault);
 int gpus_examine(struct gpus *ret_gpus, struct gpus_driver *ret_driver, struct fault *fault);
 
 /*
- * Those that list names, in its order: commas between indices, ranges of indices ("0-2"), UUIDs and
- * what only one UUID starts with; or "all". -EINVAL with a fault when an entry names none, several
- * or one that is there already.
+ * Selects the GPUs that `list` names, in its order. The list has commas between indices, ranges of
+ * indices ("0-2"), UUIDs, and prefixes that only one UUID has; or it is "all". -EINVAL with a fault
+ * when an entry names no GPU, several, or one that is there already.
  */
 int gpus_select(const struct gpus *all, const char *list, struct gpus *ret_selected,
 		struct fault *fault);

@@ -4,7 +4,7 @@
  * binfmt_misc are not known here.
  *
  * A program is judged by its file. The file may be replaced before the program is started. That is
- * no hole: whoever can replace it can also remove LD_PRELOAD from the environment.
+ * no hole, because a user who can replace the file can also remove LD_PRELOAD from the environment.
  */
 #include "program.h"
 

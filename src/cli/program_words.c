@@ -1,7 +1,7 @@
 /*
- * The arguments of env(1), as GNU's coreutils, busybox and others have them. What changes the
- * variables by which a program is in its slice is noted. An option that is not known here, or a
- * string for -S with more than words and quotes in it, is not guessed at.
+ * The arguments of env(1), as GNU's coreutils, busybox and others have them. Arguments that change
+ * the variables by which a program is in its slice are noted. An option that is not known here, or
+ * a string for -S with more than words and quotes in it, is not guessed at.
  */
 #include "program_words.h"
 

@@ -4,8 +4,8 @@
  * is made only if the request has limits or --unlimited, so that a mistyped name makes no
  * slice.
  *
- * Nobody joins another user's slice, not even root. The slice's owner could change its policy
- * and its region while root's program runs, and this user has no right to hold its lock.
+ * No user joins another user's slice, not even root. The slice's owner could change its policy and
+ * its region while root's program runs, and this user has no right to hold its lock.
  */
 #include "run_slice.h"
 

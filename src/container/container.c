@@ -200,7 +200,8 @@ static void tmpfiles_name(const char *name, char ret_name[CONTAINER_NAME_MAX + 1
 	snprintf(ret_name, CONTAINER_NAME_MAX + 16, "vgpu-%.63s.conf", name);
 }
 
-/* What makes the directories again at a start of the machine, where systemd does such things. */
+/* Writes a tmpfiles.d file, by which systemd makes the directories again when the machine starts.
+ * Does nothing on a host without such a directory. */
 static int make_tmpfiles(const struct container_places *places, const struct container_slice *slice,
 			 struct fault *fault)
 {
@@ -284,8 +285,8 @@ int container_make(const struct container_places *places, const struct container
 
 /* -- removing ---------------------------------------------------------------------------------- */
 
-/* What the tenant has put into the directory goes as well, but for directories with something in
- * them: nothing of the slice makes such. */
+/* Files that the tenant has put into the directory are removed as well, except directories that are
+ * not empty: vgpu makes no such directory. */
 static int remove_shared(const struct container_places *places, const char *name,
 			 struct fault *fault)
 {

@@ -5,7 +5,7 @@
 
 #include "clock.h"
 
-/* One aligned load, as whoever reads a region without its lock must. */
+/* One aligned load, as a program that reads a region without its lock must use. */
 #define SEE(field) __atomic_load_n(&(field), __ATOMIC_ACQUIRE)
 
 #define AHEAD_NS (60 * NS_PER_S)

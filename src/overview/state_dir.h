@@ -1,11 +1,11 @@
 /*
  * The state directory: a directory for each slice that `vgpu run` made, of that name, with
  *
- *   policy/   what the slice may have (slice/policy.h); there whole or not at all
- *   region    what it has (include/vgpu_region.h)
- *   region.trace.N   what the process in slot N decided and saw (trace/trace_file.h)
- *   lock      flock'ed shared by every `vgpu run` of the slice, exclusively by whoever makes or
- *             removes it
+ *   policy/   the limits of the slice (slice/policy.h); there whole or not at all
+ *   region    the region of the slice (include/vgpu_region.h)
+ *   region.trace.N   the trace of the process in slot N (trace/trace_file.h)
+ *   lock      flock'ed shared by every `vgpu run` of the slice, exclusively by a process that makes
+ *             or removes the slice
  *
  * and two directories: `gangs`, with a file for each gang of several slices (region/gang_file.h),
  * and `turns`, with a file for each GPU (turn/turn_file.h).
@@ -24,10 +24,10 @@
 
 #define STATE_NAME_MAX 63
 #define STATE_OWN_MAX  3
-#define STATE_PATH_MAX (PATH_MAX - STATE_NAME_MAX - 64) /* what goes below it still is a path */
+#define STATE_PATH_MAX (PATH_MAX - STATE_NAME_MAX - 64) /* paths below it fit PATH_MAX */
 
-/* Where this user's is: what VGPU_STATE names, else STATE_ROOT_DIR for root, else a directory of
- * the user's own. False: its path is too long, and cut off. */
+/* The path of this user's state directory: the one that VGPU_STATE names, else STATE_ROOT_DIR for
+ * root, else a directory of the user's own. False: the path is too long, and cut off. */
 bool state_path(char ret_path[STATE_PATH_MAX]);
 
 /* Every directory where this user's slices may be, state_path's first: with or without

@@ -157,8 +157,8 @@ static unsigned find_name(const char *name)
 	return i;
 }
 
-/* A signal handler may have interrupted the thread that holds the lock: nobody waits for it, and an
- * entry goes without its name. */
+/* A signal handler may have interrupted the thread that holds the lock. So no thread waits for the
+ * lock, and an entry may lack its name. */
 static uint16_t number_of(const char *name)
 {
 	unsigned number;

@@ -108,8 +108,8 @@ static bool has_changed(const struct sight_device *then, const struct sight_devi
 
 /* -- refusals ---------------------------------------------------------------------------------- */
 
-/* The refusals after the `told` that were reported. The region counts modulo 2^32, and restarts at
- * 0 when it is reset. */
+/* The number of refusals after the first `told`, which were reported. The region counts modulo
+ * 2^32, and restarts at 0 when it is reset. */
 static uint32_t refused_since(const struct sight_device *now, uint32_t told)
 {
 	return now->refused >= told ? now->refused - told : now->refused;
