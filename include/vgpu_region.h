@@ -8,7 +8,7 @@
  *             0  2,008,952   struct vgpu_hami_region: HAMi-core's layout 1.2, x86-64 and aarch64
  *                            alike, so that monitors that know it keep working
  *     2,008,952        136   nothing
- *     2,009,088      1,024   on each device, what the processes of the slice share that use it
+ *     2,009,088      1,024   on each device, the group of the slice's processes that use it
  *     2,010,112      1,024   what the slice paid for its turns on each device
  *     2,011,136     86,016   struct vgpu_region_own: ours, with a magic, a version and a size
  *     2,097,152              the end: 2 MiB, whole pages
@@ -111,8 +111,8 @@ struct vgpu_hami_region {
  * charged less corrected; below zero is debt. Each word is changed by itself, without the lock. A
  * process that is killed between two of them costs the slice some milliseconds. Times are of
  * CLOCK_MONOTONIC_RAW, as the first time namespace has it (before Linux 5.3, of CLOCK_MONOTONIC).
- * Where they start again with the next boot, the slice loses or gains no more than what the bucket
- * holds.
+ * Where they start again with the next boot, the slice loses or gains no more than the contents of
+ * the bucket.
  */
 struct vgpu_region_bucket {
 	uint64_t refilled;      /* when credit was last added to, 0: never */
@@ -130,7 +130,7 @@ struct vgpu_region_bucket {
 #define VGPU_BURST_MAX_NS ((uint64_t)1000000000) /* of burst_ns; more means as much */
 
 /*
- * The slice's account of its turns on a device (src/turn/turn.h): what it paid, and its quota while
+ * The slice's account of its turns on a device (src/turn/turn.h): its payments, and its quota while
  * it takes turns with other slices. Times are as in a bucket.
  */
 struct vgpu_region_turn {

@@ -8,7 +8,7 @@
 #include "lock_order.h"
 #include "sys.h"
 
-#define SPINS 100 /* about 1 us: what the lock guards takes less */
+#define SPINS 100 /* about 1 us: the work under the lock takes less */
 
 void lock_init(struct lock *lock)
 {

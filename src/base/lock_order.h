@@ -4,8 +4,9 @@
  *
  * When a thread waits for a lock B while it holds a lock A, the check records "A before B". If "B
  * before A" follows from the records of all threads, directly or through other locks, two threads
- * could wait for each other: the process prints the two locks and aborts. So a test finds a wrong
- * order without a deadlock. A lock that is only tried, never waited for, gets no lock before it.
+ * could wait for each other. Then the process prints the two locks and aborts. So a test finds a
+ * wrong order without a deadlock. A lock that is only tried, never waited for, gets no lock before
+ * it.
  *
  * The address of a lock identifies it.
  */

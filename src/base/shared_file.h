@@ -2,9 +2,9 @@
  * A small file that processes share by mapping it: how it is made, opened, recognised and watched.
  *
  * A missing file is created exclusively. Each opener has the first byte of the file locked for some
- * microseconds (shared_file_lock), and makes a file that is empty or zeros: zeros first, so that
- * the file has its blocks, then the header, and the magic last. So no process sees a file that is
- * not whole. If a process is killed while it makes the file, the next opener makes it.
+ * microseconds (shared_file_lock), and makes a file that is empty or zeros. It writes zeros first,
+ * so that the file has its blocks, then the header, and the magic last. So no process sees a file
+ * that is not whole. If a process is killed while it makes the file, the next opener makes it.
  *
  * A file is of a kind if and only if it has its full size and the magic.
  */

@@ -77,8 +77,9 @@ int sys_byte_is_locked(int fd, uint64_t offset);
 int sys_bytes_are_locked(int fd, uint64_t offset, uint64_t count);
 
 /* Marks an open file with this process and a number from 1 to 64, for all processes that have a
- * descriptor of it: by F_SETOWN and F_SETSIG (fcntl(2)), which have no effect without O_ASYNC.
- * sys_read_mark reads the mark: the pid in the caller's pid namespace, 0 if there is none. */
+ * descriptor of it. The mark is made by F_SETOWN and F_SETSIG (fcntl(2)), which have no effect
+ * without O_ASYNC. sys_read_mark reads the mark: the pid in the caller's pid namespace, 0 if there
+ * is none. */
 int sys_mark_file(int fd, int number);
 int sys_read_mark(int fd, int *ret_pid, int *ret_number);
 
@@ -90,10 +91,10 @@ int sys_seals(int fd);
  *
  * sys_connect returns a descriptor or a negative errno: -EAGAIN while too many connections wait for
  * the peer. sys_send passes the descriptor `passed` with the message, unless it is -1; the caller's
- * stays open. sys_receive returns the length of a message; 0 if the peer has closed the connection;
- * -EAGAIN if there is no message; -EMSGSIZE if the message is longer than len; -EPROTO if it has
- * several descriptors. *ret_passed is the descriptor that came with the message, which the caller
- * closes, or -1.
+ * stays open. sys_receive returns the length of a message, or 0 if the peer has closed the
+ * connection. It returns -EAGAIN if there is no message, -EMSGSIZE if the message is longer than
+ * len, and -EPROTO if it has several descriptors. *ret_passed is the descriptor that came with the
+ * message, which the caller closes, or -1.
  */
 int sys_connect(const char *path);
 int sys_send(int fd, const void *buf, size_t len, int passed);

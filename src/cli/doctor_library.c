@@ -1,7 +1,8 @@
 /*
- * The library: the one that vgpu run would preload, and what is preloaded here. Ours is known by
- * its note (preload/interpose/note.S), not by its name, which HAMi-core's has as well; in this very
- * process, by what the loader has in memory, whatever any list says.
+ * The library: the one that vgpu run would preload, and what is preloaded here. vgpu's library is
+ * recognised by its note (preload/interpose/note.S), not by its name, which HAMi-core's has as
+ * well. In this process it is recognised among the objects that the loader has in memory, whatever
+ * any list says.
  */
 #include <elf.h>
 #include <errno.h>

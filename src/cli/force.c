@@ -172,9 +172,9 @@ static void visit_region(const struct slices_one *slice, struct procs *procs, in
 
 /* -- vgpu run ---------------------------------------------------------------------------------- */
 
-/* Visits each vgpu run of the slice. The descriptors of all processes are looked at:
- * /proc/locks names processes as well, but the kernel writes that file page by page, so the
- * file can miss a lock, or show one twice. */
+/* Visits each vgpu run of the slice. The descriptors of all processes are looked at. /proc/locks
+ * names processes as well, but the kernel writes that file page by page, so the file can miss a
+ * lock, or show one twice. */
 static void visit_runs(const struct slices_one *slice, int number, struct keepers *keepers)
 {
 	struct keeper keeper = {.kind = "FLOCK", .type = "READ"};

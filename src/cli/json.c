@@ -1,8 +1,8 @@
 /*
- * JSON, by json-c, because it has all of uint64_t (a damaged region may hold any figure; jansson's
- * integers are signed, and cJSON's numbers are doubles), and because each Debian and Ubuntu has it,
- * with nothing of its own to depend on. Where it is missing, no_json.c stands in for this file and
- * those that use it.
+ * JSON, by json-c. A damaged region may hold any figure, and json-c has all of uint64_t: jansson's
+ * integers are signed, and cJSON's numbers are doubles. Each Debian and Ubuntu has json-c, which
+ * depends on no other library. Where it is missing, no_json.c stands in for this file and those
+ * that use it.
  */
 #include "json.h"
 

@@ -1,9 +1,9 @@
 /*
- * The library is found in a build directory, where the program is in the same directory; in an
- * installation under any prefix, also after the prefix was moved; and in Debian's packages
- * (lib/<multiarch>/vgpu). If VGPU_LIBRARY is set, no other place is looked at, so that a
- * mistake in it is noticed. A place that this user may not look at is an error: the library may
- * be there, and the next place may have another version.
+ * The library is found in a build directory, where the program is in the same directory. It is
+ * found in an installation under any prefix, also after the prefix was moved, and in Debian's
+ * packages (lib/<multiarch>/vgpu). If VGPU_LIBRARY is set, no other place is looked at, so that a
+ * mistake in it is noticed. A place that this user may not look at is an error: the library may be
+ * there, and the next place may have another version.
  *
  * If the loader cannot preload a library, it prints a line and starts the program without the
  * library. So the library is checked before: the file is looked at, and then a child process

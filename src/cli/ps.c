@@ -1,4 +1,4 @@
-/* vgpu ps: what slices there are, and who holds what of which GPU. */
+/* vgpu ps: the slices of the machine, and the memory that their processes hold on each GPU. */
 #include "ps.h"
 
 #include <limits.h>

@@ -1,6 +1,6 @@
 /*
  * Every line that may hold a name, a path or an argument passes through here, and is escaped as a
- * whole: tenants choose such text, and a terminal would obey its control characters.
+ * whole. Tenants choose such text, and a terminal would obey its control characters.
  */
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /*
- * Slices for containers: what lies on the host for a slice, and what a container gets of it.
+ * Slices for containers: the files of a slice on the host, and the ones that a container gets.
  *
  * A slice has, on the host:
  *

@@ -1,7 +1,8 @@
 /*
- * The ELF objects loaded into this process, in load order: the program, what is preloaded, their
- * libraries, what was dlopened. For questions that dlsym cannot answer for us, because we stand in
- * front of it, or because it answers by who asks.
+ * The ELF objects loaded into this process, in load order: the program, preloaded libraries, their
+ * libraries, and objects that were dlopened. This component answers questions that dlsym cannot
+ * answer here, because libvgpu.so exports dlsym itself, or because the answer depends on the
+ * caller.
  *
  * Only objects of the program's own namespace are seen (dlmopen(3) makes others). Everything here
  * takes the dynamic loader's lock, as dlsym does, and nothing else.

@@ -1,8 +1,8 @@
 /*
- * A GPU is healthy while NVML finds it by its UUID and tells its memory: for a GPU that fell
- * off the bus, or was removed from the machine, NVML does neither. Each look asks for the
- * handle again, as NVML may give another one to a GPU that was reset. A critical error makes a
- * GPU unhealthy until this program ends, as NVML does not tell when the error is mended.
+ * A GPU is healthy while NVML finds it by its UUID and reports its memory. For a GPU that fell off
+ * the bus, or was removed from the machine, NVML does neither. Each look asks for the handle again,
+ * because NVML may give another one to a GPU that was reset. A critical error makes a GPU unhealthy
+ * until this program ends, because NVML does not report when the error is mended.
  */
 #include "gpus.h"
 

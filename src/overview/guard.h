@@ -1,6 +1,6 @@
 /*
- * Looks at files that others may truncate while they are mapped here: what touches a page that is
- * gone is killed by SIGBUS elsewhere, and reads zeros under guard.
+ * Looks at files that others may truncate while they are mapped here. Without a guard, a program
+ * that touches a page that is gone is killed by SIGBUS. Under a guard it reads zeros.
  */
 #pragma once
 

@@ -1,6 +1,6 @@
 /*
- * The least lengths of turns that vgpud has set because of memory pressure, for those who look at
- * the machine. vgpud keeps them in a file next to its socket, since only programs of slices have
+ * The least lengths of turns that vgpud has set because of memory pressure, for programs that show
+ * the machine. vgpud keeps them in a file next to its socket, because only programs of slices have
  * its files of turns. A line is "UUID NANOSECONDS", and there is one for each GPU with pressure.
  */
 #pragma once

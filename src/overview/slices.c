@@ -4,7 +4,8 @@
  *
  * Each add_… function appends the slices that an entry of a directory stands for, which may be
  * none. These functions, and each list_… function, return false only if there is no memory or no
- * free descriptor: a slice must not be missing for such a reason, as it would seem to have ended.
+ * free descriptor. A slice must not be missing for such a reason, because it would seem to have
+ * ended.
  */
 #include "slices.h"
 

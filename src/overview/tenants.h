@@ -1,5 +1,5 @@
 /*
- * How many slices of each tenant there are, for a look that goes on for ever: a tenant makes
+ * Counts the slices of each tenant, for a program that looks again and again. A tenant makes
  * directories and files as it likes, and must not keep others' slices from being looked at. A
  * tenant is a user, with the slices that its vgpu run made, or a container of `vgpu cdi`, of
  * Kubernetes or of HAMi.

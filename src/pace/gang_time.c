@@ -45,7 +45,7 @@ static uint64_t *paid_until(const struct gang *gang, uint32_t device)
 }
 
 /* The most debt that the device may have after the charge. A host that waited for its device for
- * long has not refilled the bucket meanwhile: what is due to it comes on top. */
+ * long has not refilled the bucket meanwhile: the time that is due to it comes on top. */
 static int64_t least_ns(const struct gang *gang, uint32_t device, uint64_t now_ns)
 {
 	unsigned pct = gang->quota ? gang->quota(device) : 0;

@@ -38,7 +38,8 @@ bool membership_is_attached(void); /* to a region */
 /* Whether the process has any member, and the region is there. */
 bool membership_exists(void);
 
-/* Whether the device is to be a member of the slice's gang, by the policy or by what was found. */
+/* Whether the device is to be a member of the slice's gang, by the policy or by a sign that was
+ * found. */
 bool membership_wants_gang(int device);
 
 /* Before each launch: the device enters or leaves the gang that the policy names. */

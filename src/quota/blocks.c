@@ -55,7 +55,7 @@ static int64_t enter_granule(const struct block *block, uint64_t granule)
 	return (int64_t)GRANULE_BYTES;
 }
 
-/* The reverse: what goes back. */
+/* The reverse: returns the bytes that go back. */
 static uint64_t leave_granule(uint64_t granule)
 {
 	struct entry *entry = table_find(&granules, granule);

@@ -1,6 +1,7 @@
 /*
- * Which of the device's granules the process's allocations occupy: what the driver takes for them,
- * as opposed to what was asked for. Pure bookkeeping, of addresses that the driver gave out.
+ * The granules of the device that the process's allocations occupy: the memory that the driver
+ * takes for them, as opposed to their sizes. This is pure bookkeeping of addresses that the driver
+ * gave out.
  *
  * The driver takes device memory in granules of 2 MiB. Small allocations share a granule, also with
  * the end of a bigger allocation. The granule goes back when the last of them is freed. So an
@@ -34,15 +35,15 @@ struct block {
 	bool managed;
 };
 
-/* Enters an allocation. ret_bytes: what it took, a multiple of the granule, 0 if it fitted into
- * granules already taken. -ENOMEM when there is no memory for the record; nothing is entered then.
- */
+/* Enters an allocation. ret_bytes: the memory that it took, a multiple of the granule, or 0 if it
+ * fitted into granules already taken. -ENOMEM when there is no memory for the record. Nothing is
+ * entered then. */
 int blocks_enter(const struct block *block, uint64_t *ret_bytes);
 
 /* Takes an allocation out by its address. False: not one of ours (then nothing happens). ret_bytes:
- * what goes back to the device when the driver frees it. The driver may then refuse: blocks_enter
- * puts ret_block back. size_bytes of a block within one granule reads 1: only where it lies is
- * kept. */
+ * the memory that goes back to the device when the driver frees it. The driver may then refuse:
+ * blocks_enter puts ret_block back. size_bytes of a block within one granule reads 1: only where it
+ * lies is kept. */
 bool blocks_remove(uint64_t address, struct block *ret_block, uint64_t *ret_bytes);
 
 /* Whether there is one there, or in its granule. */

@@ -3,13 +3,13 @@
  * allocated and is charged.
  *
  * How it works. For each allocation and GPU there is the range that was ever moved there, from the
- * first of its granules to the last; so much is charged on that GPU, as managed memory. The charge
- * on the allocation's own GPU stays: the next access from there takes the pages back, and no call
- * reports that. Both charges go back with the allocation, or with its context.
+ * first of its granules to the last. That range is charged on that GPU, as managed memory. The
+ * charge on the allocation's own GPU stays: the next access from there takes the pages back, and no
+ * call reports that. Both charges go back with the allocation, or with its context.
  *
- * Always: what is charged on a GPU for moved memory is the sum of the ranges of its entries. The
- * lock is held while the region is charged, so that a range is charged once, whichever threads move
- * it. A thread takes this lock before the lock of account.c.
+ * Always: the charge on a GPU for moved memory is the sum of the ranges of its entries. The lock is
+ * held while the region is charged, so that a range is charged once, whichever threads move it. A
+ * thread takes this lock before the lock of account.c.
  *
  * A move that the driver refuses is undone, unless another thread has begun to move a part of the
  * same allocation to the same GPU since. In that case the range stays charged until the allocation

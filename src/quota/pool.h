@@ -1,6 +1,7 @@
 /*
  * Memory that the driver keeps in pools: those of stream-ordered allocation (cuMemAllocAsync), and
- * each device's graph memory. A pool is charged by what it reserves of its device, used or not.
+ * each device's graph memory. A pool is charged for the memory that it reserves of its device, used
+ * or not.
  *
  * Seen on an H200 with driver 580: a pool reserves chunks of 32 MiB. An allocation makes the pool
  * grow by its size in whole chunks at most, and often not at all. Whether free memory of the pool
@@ -40,15 +41,15 @@ bool quota_pool_is_known(uint64_t pool, int *ret_device, unsigned *ret_flags);
 /* Which the pools of a device are (-1: of any), at most `most`; how many there are. */
 unsigned quota_pools(int device, uint64_t *ret_pools, unsigned most);
 
-/* An allocation under way: what it may add to the pool at most. */
+/* An allocation under way, and the most that it may add to the pool. */
 struct pool_reservation {
 	int device;
 	uint32_t serial; /* of the pool's record */
 	uint64_t worst_bytes;
 };
 
-/* Before an allocation of size_bytes from the pool. 0: what it may add is charged. -EAGAIN: read
- * the figure and call quota_pool_grow. -ENOENT: not known. */
+/* Before an allocation of size_bytes from the pool. 0: the bytes that it may add are charged.
+ * -EAGAIN: read the figure and call quota_pool_grow. -ENOENT: not known. */
 int quota_pool_reserve(uint64_t pool, uint64_t size_bytes,
 		       struct pool_reservation *ret_reservation);
 

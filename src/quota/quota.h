@@ -116,9 +116,9 @@ int quota_reserve(int device, bool managed, uint64_t size_bytes,
 /* The driver refused: all of the reservation goes back. */
 void quota_cancel(const struct quota_reservation *reservation);
 
-/* The driver gave the block. 0, or -EDQUOT: it took more than was reserved, and there is no room
- * for it; then the block is not in the accounts, the reservation stands, and the caller frees it
- * and cancels. */
+/* The driver gave the block. 0, or -EDQUOT: the block took more than was reserved, and there is no
+ * room for it. Then the block is not in the accounts, the reservation stands, and the caller frees
+ * the block and cancels. */
 int quota_settle(const struct quota_reservation *reservation, const struct block *block);
 
 /* ret_bytes: the granules of the block that begins at the address, also those that it shares with
@@ -172,7 +172,7 @@ void quota_move_undo(const struct quota_move *move);
 struct quota_context_reservation {
 	int device;
 	bool known;            /* the cost is one that was measured before, in this slice */
-	uint64_t bytes;        /* reserved for what NVML will count for it */
+	uint64_t bytes;        /* reserved for the bytes that NVML will count for it */
 	uint64_t hidden_bytes; /* and for memory that no process's figure shows */
 	uint64_t least_bytes;
 };
@@ -215,8 +215,8 @@ bool quota_context_is_tight(const struct quota_context_reservation *reservation,
 void quota_context_end(uint64_t context);
 
 /* How many contexts have ended so far: to be asked before the driver is asked for something that
- * belongs to a context. Whether that one has ended since: what was recorded for it afterwards is
- * gone. False where too many have ended to tell. */
+ * belongs to a context. quota_context_has_ended: whether that context has ended since. Then records
+ * that were made for it afterwards are gone. False where too many have ended to tell. */
 uint64_t quota_context_ends(void);
 bool quota_context_has_ended(uint64_t context, uint64_t ends_before);
 
@@ -249,8 +249,8 @@ uint64_t quota_own(int device);
 /* It was undone: between quota_ending_begin and quota_ending_end, as the driver's call. */
 void quota_own_return(int device, uint64_t bytes);
 
-/* -- memory that processes share (region_share_… has the contract; keys are hashes of what is
- * handed out) -- */
+/* -- memory that processes share (region_share_… has the contract; keys are hashes of exported
+ * handles) -- */
 
 /* To be called before the driver's call and after the import's record. A comparison with NVML in
  * between would take the memory for something that the driver took on its own account. */
@@ -265,15 +265,15 @@ bool quota_share_withdraw(int device, uint64_t key, uint64_t bytes, uint64_t cha
 bool quota_share_import(uint64_t key, uint64_t *ret_bytes);
 /* Between quota_ending_begin and quota_ending_end, as the driver's call. */
 void quota_share_import_end(uint64_t key);
-/* The key of what the slice has charged for the descriptor's memory; 0: it has not. */
+/* The key of the slice's charge for the descriptor's memory; 0: there is none. */
 uint64_t quota_share_key(int fd);
 /* Whether a descriptor of it may be left anywhere. */
 bool quota_share_left(const struct region_descriptors *key);
 /* Whether memory that only descriptors kept was found gone, and given back. */
 bool quota_share_look(void);
 
-/* bytes are on the device and in no process's NVML figure from now on, of which charged_bytes are
- * charged as data; and the reverse, when they are gone. */
+/* quota_hide: from now on, `bytes` are on the device and in no process's NVML figure; charged_bytes
+ * of them are charged as data. quota_hidden_gone: they are gone. */
 void quota_hide(int device, uint64_t bytes, uint64_t charged_bytes);
 void quota_hidden_gone(int device, uint64_t bytes);
 
@@ -314,7 +314,7 @@ struct quota_ticket {
 	uint64_t data_bytes;
 	uint64_t sum_bytes; /* of all classes that NVML may count */
 	uint64_t managed_bytes, managed_returns;
-	uint64_t tentatives, tried_bytes, tries_bytes; /* of what is taken without a charge */
+	uint64_t tentatives, tried_bytes, tries_bytes; /* of memory taken without a charge */
 	uint64_t frees_in_part;                        /* account_frees_in_part() */
 	bool watched; /* the ledger notes the most that it says from then on */
 };
@@ -338,6 +338,6 @@ uint64_t quota_excess(int device, const struct quota_ticket *ticket, uint64_t nv
  * has seen) is charged as module memory. The charge of a context that was too high is lowered. If
  * any allocation or free was under way since the ticket, the two figures are of different moments.
  * Then the accounts are raised by the bytes that NVML counts above their highest sum since the
- * ticket, a comparison is due again soon, and the answer is false.
+ * ticket. A comparison is due again soon, and the answer is false.
  */
 bool quota_reconcile(int device, const struct quota_ticket *ticket, const uint64_t *nvml_bytes);

@@ -8,7 +8,7 @@
  * How it works. A free lock is taken by one compare-and-swap, and released by one exchange; without
  * contention that is all. Otherwise a thread spins for as long as a charge takes, sets the waiters'
  * bit, and sleeps for CHECK_NS at most. After that it asks the kernel whether the holder's slot
- * still has a living process. If not, the thread replaces the dead holder's word by its own: it
+ * still has a living process. If not, the thread replaces the dead holder's word by its own. So it
  * takes the lock over, and computes all that the lock protects again from the slots that are not
  * over (repair()). A living holder keeps the lock; after REGION_LOCK_PATIENCE_NS the thread gives
  * up.

@@ -15,14 +15,14 @@
  *     a region's size and both magics               a region: it is reset, appended to, or left
  *     anything else                                 another file: it is left, and a fault says so
  *
- * A region is made by writing zeros over its whole size, which allocates its blocks: a file of
+ * A region is made by writing zeros over its whole size, which allocates its blocks. A file of
  * holes on a full disk would kill its users with SIGBUS later. Then the fields are written, our
  * magic, and HAMi's magic (setup.c).
  *
  * What always holds. No process maps a file before it has its full size. No file that is mapped is
  * truncated, replaced or unlinked by vgpu: only a file that failed to get its size is emptied. A
- * region that may only be read, or is to be left as it is, is read without the byte, which cannot
- * be locked then: it is complete as soon as it has both magics.
+ * region that may only be read, or must be left as it is, is read without the byte, which cannot be
+ * locked then. Such a region is complete as soon as it has both magics.
  *
  * If the process is killed on any line, the kernel unlocks the byte, and the next opener finds one
  * of the rows above. If the process is stopped, others wait for INIT_PATIENCE_NS at most.

@@ -108,10 +108,10 @@ struct region {
  *
  * Without a setup, nothing is created.
  *
- * Errors, each with the path and the cure in the fault: -EINVAL, if the file is something else (it
- * is left alone); -EBUSY, if the region that was there before is in use; -ENOENT, -EACCES, -ENOSPC,
- * -EROFS and others of open(2) and mmap(2). Later calls look at the path again, so the path should
- * be absolute, and the file must stay there.
+ * For each error, the fault has the path and the cure. -EINVAL: the file is something else, and is
+ * left alone. -EBUSY: the region that was there before is in use. -ENOENT, -EACCES, -ENOSPC, -EROFS
+ * and others are those of open(2) and mmap(2). Later calls look at the path again, so the path
+ * should be absolute, and the file must stay there.
  */
 int region_open(const char *path, const struct region_setup *setup, struct region *ret_region,
 		struct fault *fault);
@@ -221,8 +221,8 @@ static inline bool region_is_late(const struct region *region)
 
 /* Records that other processes can import `bytes` of our slot's data class under `key`: a hash of
  * the exported handle, not 0. An export of a key that our slot exports already changes nothing.
- * Returns 0, or -ENOSPC if the table is full (then each importer is charged as well, the safe
- * side), -ETIMEDOUT, or -EINVAL for the key 0 or an unknown device. */
+ * Returns 0; -ETIMEDOUT; -EINVAL for the key 0 or an unknown device; or -ENOSPC if the table is
+ * full. Then each importer is charged as well, which is the safe side. */
 int region_share_export(struct region *region, unsigned device, uint64_t key, uint64_t bytes);
 
 /* Our slot is about to give up exported memory, for which `bytes` are charged by this time.
@@ -269,8 +269,8 @@ uint64_t region_descriptor_key(struct region *region, int fd);
 
 /* As region_share_export, for memory that is exported as descriptors. The charge stays while a
  * descriptor may be left, also after our slot has withdrawn the memory or died, or the last
- * importer has closed it: in the offset class of our slot, and after our death in that of another
- * slot. */
+ * importer has closed it. It is then in the offset class of our slot, and after our death in that
+ * of another slot. */
 int region_share_export_descriptors(struct region *region, unsigned device,
 				    const struct region_descriptors *descriptors, uint64_t bytes);
 

@@ -1,11 +1,11 @@
 /*
  * Declarations that the files of src/region/ share; no other component includes this header.
  *
- *     open.c          a path becomes a struct region, and back; what may be wrong with a file
+ *     open.c          a path becomes a struct region, and back; errors of a file
  *     setup.c         a setup is written into a region: new, reset or appended to
  *     orphan.c        whether processes use an earlier region of the path
  *     watch.c         whether the file is still the region that was opened
- *     lock.c          own.lock, who holds it, and what happens when the holder dies
+ *     lock.c          own.lock, its holder, and what happens when the holder dies
  *     life.c          which processes live, are dying, or are dead
  *     guess.c         charges for contexts that are guesses
  *     slot.c          claims, onlookers, reaping; totals are computed from the slots
@@ -71,8 +71,8 @@ int region_lose(struct region *region, int error);
 /* -- orphan.c -------------------------------------------------------------------------------- */
 
 /* Before a region is made: 0, or -EBUSY with a fault while living processes use an earlier region
- * of that path. region_check_deleted is called before the init byte is taken, as it may take
- * seconds; the check for an emptied file under the byte. */
+ * of that path. region_check_deleted is called before the init byte is taken, because it may take
+ * seconds. region_check_emptied is called under the byte. */
 int region_check_deleted(const char *path, struct fault *fault);
 int region_check_emptied(const char *path, int fd, struct fault *fault);
 

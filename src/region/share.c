@@ -11,7 +11,7 @@
  * says that some bytes of a slot are memory that processes can open under a key. An import says
  * that a slot has the memory open, how often, and which entry is the charge. When the slot with the
  * charge gives the memory up or dies, and another living slot imports the memory, the charge moves
- * there: the bytes go from one slot's data class to the other's, and the entry names the other
+ * there. The bytes go from one slot's data class to the other's, and the entry names the other
  * slot. A slot has a MOVED charge because of its import. With its last import of the memory, the
  * charge moves on or is refunded.
  *

@@ -1,6 +1,6 @@
 /*
- * The table of shared memory: entries are found, filled in and freed; a charge moves from one slot
- * to another. share.c explains the two kinds of entries, and what always holds.
+ * The table of shared memory. This file finds, fills in and frees entries, and moves a charge from
+ * one slot to another. share.c explains the two kinds of entries, and what always holds.
  *
  * An entry names a slot and the claim of it. Entries of a dead process are cleared before another
  * process fills in the slot. Between the two, the next owner may have counted its claim already;

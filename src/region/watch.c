@@ -5,11 +5,11 @@
  * How it works. A region in use can be deleted, renamed, replaced by another file, truncated or
  * written over. Then other processes keep another ledger, or there is none, and the quota would not
  * be enforced. So each use of a region first looks at the file, if the last look is older than
- * REGION_WATCH_NS: the file must have its size and a name, and the file at our path must be this
+ * REGION_WATCH_NS. The file must have its size and a name, and the file at our path must be this
  * file. And a thread that has taken the lock checks that the mapping still has the region that was
  * opened (region_is_as_opened). A loss is final: `lost` has the error, and the lock cannot be taken
- * any more. If there is no file at the path, the file or its directory was renamed; unless the
- * process sees other files than before, as after a chroot, when "/" is another directory.
+ * any more. If there is no file at the path, the file or its directory was renamed. The exception
+ * is a process that sees other files than before, as after a chroot, when "/" is another directory.
  *
  * When a file is truncated, its mapped pages are gone, and a process that touches one is killed
  * (SIGBUS). Once that is noticed, zeros are mapped over the pages, so this library does not touch

@@ -84,7 +84,7 @@ int policy_parse(const char *name, const char *text, struct policy *policy, stru
  * directory and renamed, mode 0644, so that a reader sees a whole one. */
 int policy_write(const char *dir, const struct policy *policy, struct fault *fault);
 
-/* The word for it: what a policy has, "found" where it has none. */
+/* The word for the setting, as in a policy; "found" where the policy has none. */
 const char *policy_gang_word(const struct policy_gang *gang);
 /* Parses a word: yes, no, or a gang's name. False: it is none of these. "found", "true", "false"
  * and the like are no names, in either case, because a user who writes them means something else.

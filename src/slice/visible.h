@@ -12,7 +12,7 @@
 
 #define VISIBLE_LIST_LEN ((size_t)VGPU_DEVICES_MAX * VGPU_UUID_LEN)
 
-/* The machine, as far as it is known: what numbers mean depends on it. */
+/* The machine, as far as it is known. The meaning of numbers depends on it. */
 struct visible_order {
 	unsigned gpu_count;          /* GPUs that it has; 0: nothing is known */
 	int place[VGPU_DEVICES_MAX]; /* the policy's devices among them, -1 for one not there */

@@ -1,7 +1,7 @@
 /*
- * The trace: what a process of a slice decides and sees, written down as it happens, for `vgpu
- * trace` (trace_file.h has the file and the kinds of events). VGPU_TRACE names the subjects that
- * are written. Without it, each of the functions here that are inline is one branch.
+ * The trace: the decisions and observations of a process of a slice, written down as they happen,
+ * for `vgpu trace`. trace_file.h has the file and the kinds of events. VGPU_TRACE names the
+ * subjects that are written. Without it, each of the functions here that are inline is one branch.
  *
  * Entries are added without a lock: a number is taken, and then the entry of that number is filled
  * in. A thread that is stopped in between for as long as the others take for TRACE_ENTRIES more can

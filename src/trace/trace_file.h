@@ -53,11 +53,11 @@ enum trace_reason {
 };
 
 /*
- * The kinds of each subject: a name, which `vgpu trace --json` shows and which never changes, what
- * the figures a, b and c are called there (NULL: there is none), and words for people. A figure
- * whose name ends in _ns is a time; a took_ns or overdue_ns of -1 is not known. A figure whose name
- * ends in _bytes is an amount of memory. New kinds are added at the end of their subject: numbers
- * stay, too.
+ * The kinds of each subject. Each has a name, which `vgpu trace --json` shows and which never
+ * changes, the names of the figures a, b and c there (NULL: there is none), and words for people. A
+ * figure whose name ends in _ns is a time; a took_ns or overdue_ns of -1 is not known. A figure
+ * whose name ends in _bytes is an amount of memory. New kinds are added at the end of their
+ * subject: numbers stay, too.
  */
 #define TRACE_PACE_KINDS(KIND)                                                                     \
 	KIND(CHARGED, "charged", "cost_ns", "level_ns", NULL, "launch admitted and charged")       \

@@ -1,6 +1,6 @@
 /*
- * Events: what happened on the node, each reported once. An event is a JSON line in a file or
- * on stdout. It is also an entry of the journal with fields, or else a line on stderr. vgpud(8)
+ * Events of the node, each of which is reported once. An event is a JSON line in a file or on
+ * stdout. It is also an entry of the journal with fields, or else a line on stderr. vgpud(8)
  * promises the events' names and members.
  */
 #pragma once

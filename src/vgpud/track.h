@@ -1,6 +1,6 @@
 /*
- * The facts about slices that vgpud keeps from one look at the machine to the next: the GPU
- * time that each used since vgpud first saw it, findings of the audit, and the labels of its
+ * The facts about slices that vgpud keeps from one look at the machine to the next. They are the
+ * GPU time that each used since vgpud first saw it, findings of the audit, and the labels of its
  * metrics.
  */
 #pragma once

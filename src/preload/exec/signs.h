@@ -24,9 +24,9 @@ void signs_name_as(const void *function, const void *kernel);
 /* Whether a launch of that name (launch_name) is one of a library for collectives. */
 bool signs_is_collective(uint64_t function);
 
-/* Before work of that name is submitted to the device: if there is a sign for the device, or the
- * work is a collective itself, the device joins the gang. Returns whether the work is a collective.
- */
+/* To be called before work of that name is submitted to the device. If there is a sign for the
+ * device, or the work is a collective itself, the device joins the gang. Returns whether the work
+ * is a collective. */
 bool signs_launch(int device, uint64_t function);
 
 void signs_forget(void); /* in a forked child */

@@ -5,8 +5,8 @@
  *
  * How it works. exit, a return from main and the end of the last thread run the destructors of the
  * loaded objects, ours among them. quick_exit runs none, but the handlers that were registered for
- * it. _exit runs nothing at all: we stand in front of it, because runtimes end processes with it
- * (Python's multiprocessing does). It goes on to _Exit, which is libc's other name for it.
+ * it. _exit runs nothing at all. This library exports _exit, because runtimes end processes with it
+ * (Python's multiprocessing does), and calls _Exit, which is libc's other name for it.
  *
  * Hooks are called after all this, by other threads and by destructors that run after ours. They
  * work as before.

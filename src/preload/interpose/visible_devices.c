@@ -10,7 +10,7 @@
  * not used: glibc's may free the array that they read. If the variable is set, its entry in the
  * array is made to point at our text, and afterwards at the application's text. If it is not set,
  * the array is copied, with our text as the last entry, into an array that is never freed and
- * becomes the environment; that entry is removed afterwards. Each of these steps stores one
+ * becomes the environment. That entry is removed afterwards. Each of these steps stores one
  * pointer. So a thread that reads always finds a whole environment, and at worst our list in it. A
  * thread that changes the environment at the same time is not provided for; POSIX forbids that
  * while other threads run. If such a thread has replaced our entry, its entry stays.

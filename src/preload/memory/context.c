@@ -3,7 +3,7 @@
  *
  * A context is made in three steps: begin() reserves its cost, or refuses; the driver makes the
  * context; finish() commits the reservation. The primary context is made by the first retain, and
- * ended by the last release or by a reset; the driver is asked whether it was the first or the
+ * ended by the last release or by a reset. The driver is asked whether it was the first or the
  * last.
  *
  * One thread at a time makes or ends contexts. It holds `context_making_lock`, also during the
@@ -384,9 +384,10 @@ static CUresult ended(bool locked, CUresult result, bool gone, CUcontext context
 }
 
 /*
- * Defines the hook of a call that may end a context. That is the one place where the accounts hear
- * of it before the driver. ending: the context that probably ends, or NULL. after: an expression of
- * `locked` and `result` that ends the context in the accounts, and returns the result.
+ * Defines the hook of a call that may end a context. Only here do the accounts record the end
+ * before the driver is called. ending: the context that probably ends, or NULL. after: an
+ * expression of `locked` and `result` that ends the context in the accounts, and returns the
+ * result.
  */
 #define ENDER(name, ending, after, parameters, arguments) \
 	CUresult name parameters                          \

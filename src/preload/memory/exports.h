@@ -65,8 +65,8 @@ CUresult share_map(CUmemGenericAllocationHandle handle, CUdevice device, size_t 
  * that is not mapped yet. */
 bool share_is_charged(uint64_t what);
 
-/* Around a call that may end imports, of which quota does not hear beforehand: the accounts are not
- * lowered by a comparison until the import has ended in them, too. */
+/* To be called around a call that may end imports, which quota does not know beforehand. No
+ * comparison lowers the accounts until the import has ended in them, too. */
 void share_ending(void);
 /* Before a free. True: quota_free_begin has found the block. False: the address may be of a pool,
  * or of memory of another process. The caller then calls quota_ending_end, after the driver's call

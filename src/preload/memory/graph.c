@@ -156,7 +156,7 @@ static void remember(CUgraphExec exec, const struct need *need)
 	lock_release(&lock);
 }
 
-/* Removes the executable graph from the table. *ret_need: what it needed. */
+/* Removes the executable graph from the table. *ret_need: the memory that it needed. */
 static void forget(CUgraphExec exec, struct need *ret_need)
 {
 	memset(ret_need, 0, sizeof(*ret_need));

@@ -3,7 +3,7 @@
  *
  * With lazy loading, the driver loads the code of a kernel when a node for it is made, or when the
  * graph is launched. So both make a comparison due (lazy_code.h). The local memory of the kernels
- * is reserved when their functions are handed out (local.h); the driver takes it when the graph is
+ * is reserved when their functions are handed out (local.h). The driver takes it when the graph is
  * instantiated (seen on an H100 with driver 580).
  */
 #include "cuda.h"

@@ -3,7 +3,7 @@
  * live in the slice's region, and no others.
  *
  * How it works. NVML's whole list is read into memory of our own. Processes of other slices are
- * removed, and the caller gets the rest by NVML's own rules: a buffer that is too small is an
+ * removed, and the caller gets the rest by NVML's own rules. A buffer that is too small is an
  * error, and the caller learns the size that it needs. The lists have different records. A `struct
  * shape` says where in a record the pid and the memory are, and a `struct question` how to ask for
  * the list.
