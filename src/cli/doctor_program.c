@@ -58,7 +58,7 @@ static void check_held(struct doctor *doctor)
 			     program.what.text);
 		break;
 	case PROGRAM_UNKNOWN:
-		doctor_found(doctor, DOCTOR_WARN, "whether %s would be limited cannot be told: %s",
+		doctor_found(doctor, DOCTOR_WARN, "whether %s would be limited is not known: %s",
 			     program.path, program.what.text);
 		break;
 	case PROGRAM_NOT_HELD:

@@ -165,7 +165,7 @@ static int refuse_program(const struct program *program, int error)
 		return cli_fail(status, "%s: %s", program->what.text, cure);
 	return cli_fail(status, "%s%s %s: %s: %s; or add --allow-unheld to start it nevertheless",
 			cannot_tell ? "whether " : "", program->path,
-			cannot_tell ? "would be limited by the slice cannot be told"
+			cannot_tell ? "would be limited by the slice is not known"
 				    : "would not be limited by the slice",
 			program->what.text, cure);
 }

@@ -303,7 +303,7 @@ unsigned region_check(struct region *region, void (*say)(void *arg, const char *
 		    (int)(word & VGPU_LOCK_SLOT_MASK) - 1);
 	error = region_enter(region);
 	if (error == -ETIMEDOUT)
-		SAY(&report, "a living process, of slot %d, does not let go of the lock",
+		SAY(&report, "a living process, of slot %d, does not release the lock",
 		    (int)(REGION_LOAD(region->file->own.lock) & VGPU_LOCK_SLOT_MASK) - 1);
 	if (error)
 		return report.wrong + check_unlocked(region, say, arg);

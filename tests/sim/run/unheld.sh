@@ -67,7 +67,7 @@ echo "$code" | program musl -Wl,--dynamic-linker=/lib/ld-musl-x86_64.so.1
 not_started 'it is for musl' ./musl
 cp plain strange.so
 echo "$code" | program strange "-Wl,--dynamic-linker=$root/strange.so"
-not_started "limited by the slice cannot be told: it has a loader that vgpu does not know: $root/strange.so" \
+not_started "limited by the slice is not known: it has a loader that vgpu does not know: $root/strange.so" \
     ./strange
 printf '\177ELF\1\1\1\0\0\0\0\0\0\0\0\0\2\0\3\0' >i386
 head -c 64 /dev/zero >>i386
