@@ -332,8 +332,8 @@ struct vgpu_region_file {
 	struct vgpu_region_own own;
 };
 
-/* Bytes of the file that are locked, not read: a slot's own first byte for its process's life, and
- * the file's first byte while the region is made. */
+/* Bytes of the file that are locked, not read. A slot's own first byte is locked for its process's
+ * life, and the file's first byte while the region is made. */
 #define VGPU_SLOT_LOCK_OFFSET \
 	(VGPU_REGION_OFFSET + offsetof(struct vgpu_region_own, slots)) /* + slot */
 #define VGPU_INIT_LOCK_OFFSET 0

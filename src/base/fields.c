@@ -1,5 +1,5 @@
 /*
- * The digits are read here and not by strtol: newer C libraries compile strtol to a symbol
+ * The digits are read here and not by strtol. Newer C libraries compile strtol to a symbol
  * (__isoc23_strtol) that older C libraries lack, and libvgpu.so must load on both.
  */
 #include "fields.h"

@@ -19,8 +19,8 @@
 int sys_open(const char *path, int flags, unsigned mode); /* O_CLOEXEC is added */
 /* Opens a regular file that exists. Refuses a symbolic link (-ELOOP), a directory (-EISDIR) and
  * other kinds of files (-ENXIO): the open of a device or a pipe may have an effect. The kind is
- * that of the file that is opened, also if another process replaces the file during the call;
- * without /proc, it is checked before the open only. */
+ * that of the file that is opened, also if another process replaces the file during the call.
+ * Without /proc, it is checked before the open only. */
 int sys_open_regular(const char *path, int flags);
 int sys_close(int fd);
 /* Moves a descriptor to a number of 40 or more, because programs close and reuse low numbers. If
@@ -104,7 +104,7 @@ int sys_wait_readable(int fd, uint64_t timeout_ns);
 
 /* A futex in shared memory. sys_futex_wait returns 0 after a wake-up, -EAGAIN if *word is not
  * `expected`, -ETIMEDOUT or -EINTR. Where a sandbox refuses futexes, it returns that error after
- * 0.1 ms, or timeout_ns if that is less: a caller that looks and waits again does not spin. */
+ * 0.1 ms, or timeout_ns if that is less. So a caller that looks and waits again does not spin. */
 int sys_futex_wait(uint32_t *word, uint32_t expected, uint64_t timeout_ns);
 int sys_futex_wake(uint32_t *word, int waiters);
 

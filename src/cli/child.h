@@ -3,9 +3,9 @@
 #pragma once
 
 /*
- * Runs the file `program`, a path with a slash, with argv, and waits for its end. Returns the
- * exit status for this process: the command's own status; 128 + N if signal N killed the
- * command; or, after a line on stderr, CLI_NOT_FOUND, CLI_NOT_EXECUTABLE or CLI_FAILED.
+ * Runs the file `program`, a path with a slash, with argv, and waits for its end. Returns the exit
+ * status for this process: the command's own status, or 128 + N if signal N killed the command.
+ * After a line on stderr, it is CLI_NOT_FOUND, CLI_NOT_EXECUTABLE or CLI_FAILED.
  *
  * The command gets the signal mask and dispositions that this process was started with. Signals
  * that a process sends to this process are passed on to the command. Signals of the terminal

@@ -1,7 +1,8 @@
 /*
- * The slice that this process is in, if it is in one: what its policies say and who can change
- * them, its region, and where vgpu run keeps slices. Nothing is made and nothing repaired: the
- * region is looked at as vgpu inspect does, and a directory by a file without a name.
+ * The slice that this process is in, if it is in one. The checks are of its policies and the users
+ * that can change them, its region, and the directory in which vgpu run keeps slices. Nothing is
+ * made and nothing repaired: the region is looked at as vgpu inspect does, and a directory by a
+ * file without a name.
  */
 #include <dirent.h>
 #include <errno.h>

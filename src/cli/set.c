@@ -100,7 +100,7 @@ struct change {
 /* -- the present limits ------------------------------------------------------------------------ */
 
 /* Commands that change a policy lock a byte of the slice's lock file, which only its owner may
- * open. A file that others may read would not do: everybody may read the policies of root's slices,
+ * open. A file that others may read would not do. Everybody may read the policies of root's slices,
  * and a user who may read a file may flock it. */
 static int lock_policy(struct change *change)
 {

@@ -7,8 +7,8 @@
  * Everything is made before its name is given out: a CDI specification (spec.c) is written last,
  * and a caller that mounts by itself does so afterwards. Killed on any line, the process leaves a
  * slice that the next container_make completes and container_remove removes. A policy that is there
- * already is changed file by file, each replaced at once (policy_write); the file of a GPU that the
- * slice has no more goes last.
+ * already is changed file by file, each replaced at once (policy_write). The file of a GPU that the
+ * slice has no more is removed last.
  *
  * The tenant may write the directory `shared`. So nothing in it is followed, and no mode or owner
  * in it is changed.

@@ -1,6 +1,6 @@
 /*
- * CDI specifications (Container Device Interface) of slices for containers, version 0.5.0: the
- * lowest that allows a digit at the start of a device's name, and the highest that Podman 4.3
+ * CDI specifications (Container Device Interface) of slices for containers, version 0.5.0. It is
+ * the lowest that allows a digit at the start of a device's name, and the highest that Podman 4.3
  * reads.
  *
  * Each slice has a specification of its own, with one device, CONTAINER_SPEC_KIND=NAME. It brings

@@ -1,6 +1,7 @@
 /*
- * A quantity is DIGITS[.DIGITS]SUFFIX. It is computed as a whole number (the digits without the
- * point), which is then multiplied by a power of 2, and multiplied or divided by a power of 10.
+ * A quantity is DIGITS[.DIGITS]SUFFIX. It is computed as a whole number, the digits without the
+ * point. That number is then multiplied by a power of 2, and multiplied or divided by a power of
+ * 10.
  */
 #include "quantity.h"
 

@@ -1,8 +1,7 @@
 /*
  * Writes down which containers of which pods use each prepared claim (UID.pods, claims.h). The
- * kubelet's socket for pod resources tells this. Pods may share a claim, and the kubelet does
- * not call this driver for further pods of a claim, so this driver asks the kubelet every 10
- * seconds.
+ * kubelet's socket for pod resources tells this. Pods may share a claim, and the kubelet does not
+ * call this driver for further pods of a claim. So this driver asks the kubelet every 10 seconds.
  */
 #pragma once
 

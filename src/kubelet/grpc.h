@@ -1,6 +1,6 @@
 /*
- * The part of gRPC that the kubelet's plugins need, over HTTP/2 and Unix sockets: a server of
- * unary calls and of calls with a stream of answers, and a client of unary calls. There is one
+ * The part of gRPC that the kubelet's plugins need, over HTTP/2 and Unix sockets. It has a server
+ * of unary calls and of calls with a stream of answers, and a client of unary calls. There is one
  * thread and one loop, and no function waits.
  *
  * A message on the wire is a byte that says whether it is compressed, its length in four bytes,

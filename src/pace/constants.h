@@ -187,11 +187,11 @@
  * saves this credit while it wants less than its quota, and may use it at once. In any second a
  * slice gets at most its quota, this credit, the debt of BUCKET_SHUT_NS and the rest of its last
  * kernel. With 20 ms, that is less than 3 points above the quota. A program that works for W, and
- * then sleeps so that it takes as much as its quota q, needs W * (1 - q) of credit: 14 ms for 20 ms
- * of work under a quota of 30. Half: such a program gets 0.88 of the time that it wants. A server
- * of requests of 1 ms that takes 40 % under a quota of 50 has 1.25 times the p99 that it has
- * without a quota, and 3 times the p99.9. Twice: 4 to 5 points above the quota in the second after
- * a pause. tests/unit/pace_bursts.c prints these figures.
+ * then sleeps so that it takes as much as its quota q, needs W * (1 - q) of credit. That is 14 ms
+ * for 20 ms of work under a quota of 30. Half: such a program gets 0.88 of the time that it wants.
+ * A server of requests of 1 ms that takes 40 % under a quota of 50 has 1.25 times the p99 that it
+ * has without a quota, and 3 times the p99.9. Twice: 4 to 5 points above the quota in the second
+ * after a pause. tests/unit/pace_bursts.c prints these figures.
  */
 #define BUCKET_FULL_NS ((int64_t)20000000)
 
@@ -203,7 +203,7 @@
  * twice as many. Twice: a launch can wait for 50 us more. */
 #define BUCKET_REFILL_NS (50 * NS_PER_US)
 
-/* ns by which the time of a refill can be before the time of the last one: a thread reads the
+/* ns by which the time of a refill can be before the time of the last one. A thread reads the
  * clock, and another thread refills before it does. A time that is further back is of another boot.
  * Any value from 1 ms to some seconds does. */
 #define BUCKET_BEHIND_NS (20 * NS_PER_MS)

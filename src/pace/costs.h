@@ -6,10 +6,10 @@
  * A kernel with a new geometry first gets the cost of a similar geometry of the same function, by
  * its number of blocks. Work without any estimate costs COST_UNKNOWN.
  *
- * A learned cost can be wrong. Two kernels may have one hash, a function's address may be another
- * function's after its module was unloaded, and a kernel may take another time with other
- * arguments. The cost only decides whether a launch is admitted or waits. Measurements correct the
- * sums (bucket.h).
+ * A learned cost can be wrong. Two kernels may have one hash. A function's address may be another
+ * function's after its module was unloaded. A kernel may take another time with other arguments.
+ * The cost only decides whether a launch is admitted or waits. Measurements correct the sums
+ * (bucket.h).
  *
  * There is no lock. The table is fixed. A key claims an entry, and an entry is never freed. If a
  * key finds no free entry, it takes one that was not looked up for longer than others. Words are

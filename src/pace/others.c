@@ -26,8 +26,8 @@ static bool is_reached_soon(const struct span *span)
 	return true;
 }
 
-/* Probes the device, at most once in PROBE_EACH_NS. The driver is asked first whether the stream
- * is busy: if costs are too low, the backlog says that the device is idle while it is at work. */
+/* Probes the device, at most once in PROBE_EACH_NS. The driver is asked first whether the stream is
+ * busy. If costs are too low, the backlog says that the device is idle while it is at work. */
 static void probe(struct meter *meter, const struct pace_work *work, uint64_t now_ns)
 {
 	uint64_t then_ns = LOAD(meter->probed_at_ns);

@@ -36,9 +36,9 @@
 /* -- what was measured ------------------------------------------------------------------------ */
 
 /* The span has not finished, so the work that was submitted after it has not finished either. If
- * costs are too low, the backlog would say that the device has finished everything and is idle;
- * it is corrected here. It is not corrected where the device may be working for neighbours, or
- * for another stream: then the unfinished span says nothing of how much work is left. */
+ * costs are too low, the backlog would say that the device has finished everything and is idle; it
+ * is corrected here. It is not corrected where the device may be working for neighbours, or for
+ * another stream. Then the unfinished span says nothing of how much work is left. */
 static void note_behind(const struct span *span)
 {
 	struct meter *meter = span->meter;

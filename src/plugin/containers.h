@@ -47,8 +47,8 @@ int containers_prepare(struct containers_places *places, const char *library, co
 		       struct fault *fault);
 
 /* Whether one of the two directories was removed and cannot be made again. That is so if it is
- * mounted here, as in a container or a unit of systemd: a directory that is made on the host
- * now is another one. */
+ * mounted here, as in a container or a unit of systemd. A directory that is made on the host now is
+ * another one. */
 bool containers_are_lost(const struct containers_places *places);
 
 /* Makes a container's directory, and the files of all containers if they are missing. ids: the

@@ -7,8 +7,8 @@
  * that the device can hold for it, and is settled to the byte during its first allocation. From
  * then on the slice knows the cost (own.device[].context_cost) and reserves just that.
  *
- * The device also holds memory for a process that is in no process's NVML figure: on an H200, 3.25
- * MiB since cuInit and 5.57 MiB for each context. It is charged as `offset`.
+ * The device also holds memory for a process that is in no process's NVML figure. On an H200, it is
+ * 3.25 MiB since cuInit and 5.57 MiB for each context. It is charged as `offset`.
  *
  * Always: the process's context class on a device is the sum of its records' bytes, as long as
  * fewer than RECORDS_MAX contexts live. With the last of a device's contexts, all classes but data

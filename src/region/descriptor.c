@@ -5,12 +5,12 @@
  *
  * How it works. All descriptors of one piece of memory have one key. This number is never used
  * again, because it is made of the process's random bytes, its pid, the clock and a counter. Each
- * exported open file has a shared open-file-description lock on a byte of its own: the key plus a
- * number from 1 to 63, far beyond the end of any file. The kernel drops that lock with the last
- * descriptor of the open file, wherever dup(2), fork(2) or a socket took it. So a descriptor is
- * left if and only if another open file of the same inode finds one of the key's bytes locked. Each
- * process that uses the driver has that inode open, and opens it once more to ask. An onlooker
- * opens it through /proc of a process that lives in the region.
+ * exported open file has a shared open-file-description lock on a byte of its own. The byte is the
+ * key plus a number from 1 to 63, far beyond the end of any file. The kernel drops that lock with
+ * the last descriptor of the open file, wherever dup(2), fork(2) or a socket took it. So a
+ * descriptor is left if and only if another open file of the same inode finds one of the key's
+ * bytes locked. Each process that uses the driver has that inode open, and opens it once more to
+ * ask. An onlooker opens it through /proc of a process that lives in the region.
  *
  * A descriptor is of a key if its open file is the only one that has its byte locked. The number of
  * the byte is a mark on the open file (sys_mark_file). If two open files have the same key and the

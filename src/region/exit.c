@@ -88,8 +88,8 @@ uint64_t region_exiting_class(const struct region *region, unsigned device, enum
 	return REGION_LOAD(region->exiting_class[device][class]);
 }
 
-/* The stores are in the order of the ledger's set_class_locked: a reader in the middle of a change
- * sees a total that is too high rather than too low. */
+/* The stores are in the order of the ledger's set_class_locked. So a reader in the middle of a
+ * change sees a total that is too high rather than too low. */
 void region_set_exiting_locked(struct region *region, unsigned device, enum region_class class,
 			       uint64_t bytes)
 {

@@ -12,7 +12,7 @@
  * charge is made and until the charge is corrected. No process waits for longer than
  * REGION_GUESS_PATIENCE_NS, whatever the word says.
  *
- * No lock. If the process is killed on any line, its slot is that of a dead process: no process
+ * No lock. If the process is killed on any line, its slot is that of a dead process. No process
  * waits for it, and the next process that claims the slot clears the word.
  */
 #include "region_internal.h"

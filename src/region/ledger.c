@@ -11,17 +11,17 @@
  * What always holds, whenever the lock is free: a slot's total is the sum of its classes, and a
  * device's `used` is the sum of the totals of the slots whose status is not 0. To raise a class,
  * `used` is stored first and the class last; to lower it, the other way round. So a reader without
- * the lock, in the middle of a change, sees a total that is too high rather than too low, and a
- * slot's total is never below its classes.
+ * the lock, in the middle of a change, sees a total that is too high rather than too low. A slot's
+ * total is never below its classes.
  *
  * The lock protects all of it except `late`. A refund must not fail. If the lock cannot be taken
  * for REGION_LOCK_PATIENCE_NS, the refund is added to region->late, and the next thread of ours
  * that gets the lock makes it first. Until then the slice seems to hold more than it does.
  * (Lowering the slot without the lock would race with a thread of ours that has the lock.)
  *
- * If the process is killed on any line, its slot does not count, and the process that takes the
- * lock over computes the totals from the other slots. Late refunds of the dead process are lost
- * with its slot.
+ * If the process is killed on any line, its slot does not count. The process that takes the lock
+ * over computes the totals from the other slots. Late refunds of the dead process are lost with its
+ * slot.
  *
  * What it is not: a record of what the driver does. The component quota decides what is charged.
  */

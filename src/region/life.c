@@ -8,12 +8,12 @@
  *
  * How it works. A process lives as long as its open file has its slot's byte locked. The kernel
  * unlocks the byte when the process's descriptors are closed, a fraction of a millisecond after a
- * kill. The driver's descriptors are closed then as well, but the driver needs longer: on an H200
+ * kill. The driver's descriptors are closed then as well, but the driver needs longer. On an H200
  * with driver 580 the memory came back 60 to 140 ms after the kill. The process was a zombie at the
  * same time, because a process becomes a zombie only when all its files are released. Until then it
  * is dying.
  *
- * /proc says whether a dead process is dying, by the pid in its slot: the pid exists, the process
+ * /proc shows whether a dead process is dying, by the pid in its slot. The pid exists, the process
  * is exiting (PF_EXITING), and it is not a zombie without other threads. If the pid is another
  * process's by now, or the process lives on after an exec, that process is not exiting. Pids mean
  * something in their own namespace only. For a slot of another namespace, or if /proc does not

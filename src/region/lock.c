@@ -16,10 +16,10 @@
  * Why a takeover hits only a dead holder. A word names a slot *and* its claim. If the slot's byte
  * is unlocked, this claim is over for good. A process keeps its byte until its death, and releases
  * the lock before it unlocks the byte. The next owner of the slot counts one claim more before it
- * touches the word. So between the question and the swap, the word can change to another value, but
- * cannot come back to the value that was asked about, and then the swap fails. (It could after
- * exactly 2^20 claims of one slot within that instant.) For the same reason a new owner of a slot
- * need not wait: a word with its own slot and another claim is a dead holder's.
+ * touches the word. So between the question and the swap, the word can only change to other values
+ * than the one that was asked about. If it has changed, the swap fails. (It could after exactly
+ * 2^20 claims of one slot within that instant.) For the same reason a new owner of a slot need not
+ * wait. A word with its own slot and another claim is a dead holder's.
  *
  * Threads of one process share a slot and so a word. The word excludes them from each other as it
  * excludes other processes, and for each of them the holder lives.

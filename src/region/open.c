@@ -1,11 +1,11 @@
 /*
  * A path becomes a struct region, and back.
  *
- * How it works. The file is opened. A missing one is created only with a setup, exclusively, so
- * that exactly one process has created it and gives it its mode (the umask is not touched). Links
- * are refused: the usual path is in /tmp, where any user may make one. An onlooker, such as a tool
- * of root's that reads tenants' files, opens regular files only. If there is no region yet, /proc
- * says whether processes use an earlier region of that path (orphan.c). Then each opener takes the
+ * How it works. The file is opened. A missing one is created only with a setup, exclusively. So
+ * exactly one process has created it and gives it its mode (the umask is not touched). Links are
+ * refused: the usual path is in /tmp, where any user may make one. An onlooker, such as a tool of
+ * root's that reads tenants' files, opens regular files only. If there is no region yet, /proc says
+ * whether processes use an earlier region of that path (orphan.c). Then each opener takes the
  * open-file-description lock on the byte VGPU_INIT_LOCK_OFFSET, and looks at the file under it:
  *
  *     the file has                                  it is

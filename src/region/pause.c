@@ -6,7 +6,7 @@
  *
  * A process that claims a slot stores its status and then loads own.paused. region_pause stores
  * own.paused and then loads each status. A full fence stands between the store and the load on both
- * sides, so at least one side sees the other's store; without the fences aarch64 could reorder
+ * sides, so at least one side sees the other's store. Without the fences aarch64 could reorder
  * them. Both sides load own.paused again after each change of a status, and begin again when it has
  * another value. So a pause and a resume that overlap leave statuses that agree with own.paused.
  */

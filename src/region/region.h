@@ -8,7 +8,7 @@
  * classes. The data class of exactly one slot has the charge for memory that processes share
  * (own.shares), as long as any of these processes lives.
  *
- * Who writes what, under the lock. A process writes to its own slot, with two exceptions: it clears
+ * Who writes what, under the lock. A process writes to its own slot, with two exceptions. It clears
  * the slot of a dead process, and it raises the data class of the slot to which a charge moves.
  *
  * If a process dies at any instruction. The kernel unlocks the byte of its slot. The next process
@@ -164,9 +164,9 @@ static inline bool region_key_fits(uint64_t key, uint64_t inode)
 }
 
 /* Takes a slot for the calling process. Look devices up after the call: only a claim keeps other
- * processes from a reset of the region. 0, or with a fault: -EUSERS if living processes have all
- * VGPU_SLOTS_MAX slots; -EROFS for a read-only region; -EALREADY if the process has a slot;
- * -ETIMEDOUT, -ESTALE and -EUCLEAN as region_charge. */
+ * processes from a reset of the region. Returns 0, or an error with a fault. -EUSERS: living
+ * processes have all VGPU_SLOTS_MAX slots. -EROFS: the region is read-only. -EALREADY: the process
+ * has a slot. -ETIMEDOUT, -ESTALE and -EUCLEAN are as in region_charge. */
 int region_claim(struct region *region, struct fault *fault);
 
 /* The index of the device in the region; -ENOENT if the region lacks the device; -ESTALE or
@@ -225,13 +225,14 @@ static inline bool region_is_late(const struct region *region)
  * full. Then each importer is charged as well, which is the safe side. */
 int region_share_export(struct region *region, unsigned device, uint64_t key, uint64_t bytes);
 
-/* Our slot is about to give up exported memory, for which `bytes` are charged by this time.
- *
- * 1: the charge remains, and the caller must not refund it. If another living slot imports the
- * memory, the charge has moved there: from our data class to the other's, without a change of the
- * device's total, and without a look at the limit. If only our slot imports the memory, or a
- * descriptor keeps it, the charge stays with our slot as long as that is so.
- * 0: no process has the memory open. -ETIMEDOUT: unknown. In both cases the caller refunds. */
+/*
+ * Our slot is about to give up exported memory, for which `bytes` are charged by this time. 1: the
+ * charge remains, and the caller must not refund it. If another living slot imports the memory, the
+ * charge has moved there, from our data class to the other's. The device's total does not change,
+ * and the limit is not checked. If only our slot imports the memory, or a descriptor keeps it, the
+ * charge stays with our slot as long as that is so. 0: no process has the memory open. -ETIMEDOUT:
+ * unknown. In both cases the caller refunds.
+ */
 int region_share_withdraw(struct region *region, uint64_t key, uint64_t bytes);
 #define REGION_SHARE_AS_EXPORTED UINT64_MAX /* for `bytes`: as many as at the export */
 

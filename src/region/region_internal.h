@@ -231,7 +231,7 @@ uint64_t region_path_hash(const char *path);
 /* Turns zeros into a region of that setup, at that path. The caller holds the byte
  * VGPU_INIT_LOCK_OFFSET. */
 void region_make(struct vgpu_region_file *file, const char *path, const struct region_setup *setup);
-/* Writes the setup into an existing region, under that byte: all of it if no process lives in the
- * region, and otherwise the devices that the region lacks. */
+/* Writes the setup into an existing region, under that byte. All of it is written if no process
+ * lives in the region, and otherwise the devices that the region lacks. */
 int region_adopt(const char *path, struct region *region, const struct region_setup *setup,
 		 struct fault *fault);

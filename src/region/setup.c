@@ -9,7 +9,7 @@
  * Reset and append hold the lock as well, because other processes may charge and claim meanwhile.
  * The index of a device never changes while a process has a slot: devices are only added, each of
  * them complete before device_count covers it. A process that has opened the region and has no slot
- * yet does not prevent a reset; so a process first claims a slot, and then looks devices up.
+ * yet does not prevent a reset. So a process first claims a slot, and then looks devices up.
  *
  * If the process is killed on any line:
  *

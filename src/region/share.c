@@ -18,8 +18,8 @@
  * What always holds, whenever the lock is free. An entry in use names a slot that is not free. An
  * import names a charge with the same key. A slot has at most one import of a charge, so a charge
  * without imports can be freed alone. No slot exports a key twice. The bytes of a charge that moved
- * to a slot are in that slot's data class. Two slots may export the same key, as hashes may
- * coincide: each has its charge and its imports, and an import goes to one of the two.
+ * to a slot are in that slot's data class. Two slots may export the same key, because hashes may
+ * coincide. Each has its charge and its imports, and an import belongs to one of the two.
  *
  * The lock protects all of it. Charges and refunds of other memory never look at the table.
  *

@@ -5,13 +5,13 @@
  * (VGPU_SLOT_LOCK_OFFSET + slot). The kernel arbitrates: two processes cannot both get a byte. The
  * kernel unlocks the byte with the end of the open file, at the owner's death at the latest. A
  * process that claims a slot first locks the byte. Then it counts the claim (own.slots[].claims),
- * takes the lock, clears what a dead owner left, fills the slot in, and last stores a status that
- * is not 0. From that store on the slot counts. The slots of living processes are never moved or
- * shared.
+ * and takes the lock. It clears what a dead owner left, fills the slot in, and last stores a status
+ * that is not 0. From that store on the slot counts. The slots of living processes are never moved
+ * or shared.
  *
  * What always holds. A status that is not 0 was stored under the lock by a process that had the
  * byte at that time. So a process that holds the lock and finds the byte of such a slot unlocked
- * has found a dead owner: a living owner would have the byte. A new process may lock the byte at
+ * has found a dead owner. A living owner would have the byte. A new process may lock the byte at
  * the next moment, but cannot store a status before the lock is released, and then clears the slot
  * itself. If the byte is locked, or the answer is an error, the owner may live and the slot is left
  * alone. The slot of a dying process is left alone, too (life.c).

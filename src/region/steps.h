@@ -1,8 +1,8 @@
 /*
- * The steps of every change of a region: the moments between two stores, or between a store and a
- * system call, at which a kill leaves a change half done. In builds with VGPU_FAULTS, each step
- * calls region_step_hook, so a test can kill the process there. In other builds region_step() is
- * empty.
+ * The steps of every change of a region. A step is a moment between two stores, or between a store
+ * and a system call, at which a kill leaves a change half done. In builds with VGPU_FAULTS, each
+ * step calls region_step_hook, so a test can kill the process there. In other builds region_step()
+ * is empty.
  *
  * The crash tests go through this list, and fail for a step that they never reach. A moment that
  * the list lacks is tested, too, by a kill before each store (tests/crash/watched.h).

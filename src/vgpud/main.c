@@ -1,8 +1,8 @@
 /*
- * vgpud looks at a node's GPUs and slices once a second and serves what it found. It also hands
- * out the files by which slices take turns. No program depends on it: vgpud only reads regions,
- * and a program keeps the file that it has and asks for one with a short time limit. So vgpud
- * may be killed, stopped or started at any time.
+ * vgpud looks at a node's GPUs and slices once a second and serves what it found. It also hands out
+ * the files by which slices take turns. No program depends on it. vgpud only reads regions, and a
+ * program keeps the file that it has and asks for one with a short time limit. So vgpud may be
+ * killed, stopped or started at any time.
  *
  * It has one thread and one loop over poll(2), which waits for the HTTP server, the socket for
  * turns, signals, and a timer. Each look is reported to systemd's watchdog. So if a look hangs

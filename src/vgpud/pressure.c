@@ -11,8 +11,8 @@
  * GPU's memory does not change. After that there is no pressure, so turns are not long without
  * a reason.
  *
- * Tenants write these figures. A tenant with a figure that is too large makes turns long for
- * the others, so the processes that take turns cut the length to some seconds (src/turn/).
+ * Tenants write these figures. A tenant with a figure that is too large makes turns long for the
+ * others. So the processes that take turns cut the length to some seconds (src/turn/).
  */
 #include "pressure.h"
 
@@ -27,10 +27,10 @@
  * turns may change their length each second. */
 #define END_PCT 90
 
-/* Bytes a second at which the driver moves managed memory. This is an assumption for PCI
- * Express 4 and 5 with 16 lanes, where a copy reaches 25 to 55 GB/s and page faults less; it is
- * not measured. Half: turns are twice as long, and waits too. Twice: where the real rate is
- * lower, moving takes a larger part of the time. */
+/* Bytes a second at which the driver moves managed memory. This is an assumption for PCI Express 4
+ * and 5 with 16 lanes, where a copy reaches 25 to 55 GB/s and page faults less. It is not measured.
+ * Half: turns are twice as long, and waits too. Twice: where the real rate is lower, moving takes a
+ * larger part of the time. */
 #define MOVED_A_SECOND ((uint64_t)20000000000)
 
 /* The length of a turn, as a multiple of the time that moving its memory takes. Half: a sixth

@@ -117,9 +117,9 @@ static bool has_metrics_of(const struct overview_slice *other, const struct over
 }
 
 /* Whether another region has the metrics of the container's GPU with HAMi's names. Several regions
- * may have the labels of one container: those of its directory, after the container was started
- * again with other GPUs, and that of an earlier pod of the same name. If a GPU is in several, the
- * first region in use has its metrics, or else the first. */
+ * may have the labels of one container. They are those of its directory, after the container was
+ * started again with other GPUs, and that of an earlier pod of the same name. If a GPU is in
+ * several, the first region in use has its metrics, or else the first. */
 static bool is_in_other_region(const struct overview *overview, const struct overview_slice *slice,
 			       unsigned device)
 {

@@ -28,9 +28,9 @@ struct track_device {
 
 struct track_slice {
 	char *labels;
-	/* Written by the audit: the time and inode of the policy that policy_bytes and
-	 * policy_pct are from, the number of consecutive looks at which the region had limits
-	 * above that policy, and whether they were enough to report. */
+	/* Written by the audit: the time and inode of the policy that policy_bytes and policy_pct
+	 * are from. lifted_looks: at how many consecutive looks the region had limits above that
+	 * policy. policy_lifted: whether they were enough to report. */
 	struct timespec policy_time;
 	ino_t policy_inode;
 	unsigned lifted_looks;

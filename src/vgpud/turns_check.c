@@ -16,12 +16,11 @@
  * weight. An entry is known by its key, which a program of the slice computes from its region.
  * An entry lives if and only if a byte of it is locked.
  *
- * No honest program writes a weight above its policy. But the file does not say which program
- * wrote a word. So a slice loses its turns only where a weight is too large at REFUSED_LOOKS
- * consecutive looks: then some program writes it again within each second, in the slice's
- * favour. The other slices then get a new file, which this slice does not get. A program can
- * move to a new file some 24 times, so a GPU's file is replaced MOVES_MOST times at most, and
- * once in MOVES_EACH_NS.
+ * No honest program writes a weight above its policy. But the file does not say which program wrote
+ * a word. So a slice loses its turns only where a weight is too large at REFUSED_LOOKS consecutive
+ * looks. Then some program writes it again within each second, in the slice's favour. The other
+ * slices then get a new file, which this slice does not get. A program can move to a new file some
+ * 24 times, so a GPU's file is replaced MOVES_MOST times at most, and once in MOVES_EACH_NS.
  */
 #include "turns_check.h"
 

@@ -1,7 +1,7 @@
 /*
- * Checks the weights in the files of turns. Every program that has a file may write any word of
- * it, so vgpud compares the weights with the slices' policies after each look, and corrects
- * them (docs/design/vgpud.md).
+ * Checks the weights in the files of turns. Every program that has a file may write any word of it.
+ * So vgpud compares the weights with the slices' policies after each look, and corrects them
+ * (docs/design/vgpud.md).
  */
 #pragma once
 

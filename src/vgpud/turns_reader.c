@@ -3,10 +3,9 @@
  * reader sends back a struct turns_message. vgpud keeps its own descriptor of the connection
  * meanwhile, so the connection stays open when the reader closes its copy.
  *
- * A clock alone does not tell whether a reader is stuck: on a busy machine, or where a unit
- * limits the processor time, a reader can wait long for a processor. A reader is stuck if it
- * has the connection and sleeps at STILL consecutive looks, as it sleeps nowhere for an honest
- * descriptor.
+ * A clock alone does not show whether a reader is stuck. On a busy machine, or where a unit limits
+ * the processor time, a reader can wait long for a processor. A reader is stuck if it has the
+ * connection and sleeps at STILL consecutive looks, as it sleeps nowhere for an honest descriptor.
  *
  * A child has copies of all of vgpud's descriptors. The reader closes them before vgpud goes
  * on, so that no connection stays open longer than in vgpud.

@@ -1,11 +1,11 @@
 /*
  * Child processes that handle descriptors from strangers, so that vgpud itself does not.
  *
- * A message can bring a descriptor of anything. To look at such a descriptor, or to close it,
- * can take for ever: it may be a socket with SO_LINGER, or a file that some user's program
- * serves. So vgpud receives no message of a client. It also closes no connection that may have
- * unreceived messages, because the kernel then closes the descriptors in them. Two kinds of
- * child processes do this work:
+ * A message can bring a descriptor of anything. To look at such a descriptor, or to close it, can
+ * take for ever. It may be a socket with SO_LINGER, or a file that some user's program serves. So
+ * vgpud receives no message of a client. It also closes no connection that may have unreceived
+ * messages, because the kernel then closes the descriptors in them. Two kinds of child processes do
+ * this work:
  *
  *   the reader   receives a message, looks at the descriptor, closes it and reports. vgpud waits
  *                for the report. A reader that sleeps instead is killed, and the next request has a
@@ -59,9 +59,9 @@ void turns_reader_init(struct turns_reader *reader);
 /* The other end of the connection. Where the kernel does not tell, the user is -1. */
 struct turns_peer turns_reader_peer(int client);
 
-/* Receives a message from the connection. Returns 0, and ret_message->len may be an error then;
- * -EBUSY: the peer has lost too many readers; -ETIMEDOUT: the peer has lost this reader; or
- * another negative errno: no reader can be started. */
+/* Receives a message from the connection. Returns 0, and ret_message->len may be an error then.
+ * -EBUSY: the peer has lost too many readers. -ETIMEDOUT: the peer has lost this reader. Another
+ * negative errno: no reader can be started. */
 int turns_reader_receive(struct turns_reader *reader, int client, const struct turns_peer *peer,
 			 struct turns_message *ret_message);
 

@@ -1,8 +1,8 @@
 /*
- * How a client proves its slice. It sends a descriptor of the slice's region, opened for
- * reading and writing. vgpud looks for the file of that descriptor among the regions of the
- * machine's slices. A slice that is younger than the last look is found by listing the slices
- * again, LISTS_A_SECOND times a second at most; a client that is refused asks again.
+ * How a client proves its slice. It sends a descriptor of the slice's region, opened for reading
+ * and writing. vgpud looks for the file of that descriptor among the regions of the machine's
+ * slices. A slice that is younger than the last look is found by listing the slices again,
+ * LISTS_A_SECOND times a second at most. A client that is refused asks again.
  *
  * How clients are limited. vgpud neither receives messages nor closes connections itself
  * (turns_reader.h). A client that sends nothing, or stays after its answer, is ended after
@@ -10,11 +10,11 @@
  * request is ended at once. A user has USER_MOST connections at once, and PEER_MOST of one PID
  * namespace.
  *
- * A client that never reads the descriptor that it was given keeps it in flight, and the kernel
- * lets a user have as many of these as the limit of open files. vgpud cannot take the
- * descriptor back. So such a client keeps its place in the table. A tenant with TENANT_MOST of
- * these places gets no further file. By writing into its regions, a tenant can have MADE_MOST
- * files made for GPUs of which NVML does not tell (MIG instances).
+ * A client that never reads the descriptor that it was given keeps it in flight. The kernel lets a
+ * user have as many of these as the limit of open files. vgpud cannot take the descriptor back. So
+ * such a client keeps its place in the table. A tenant with TENANT_MOST of these places gets no
+ * further file. By writing into its regions, a tenant can have MADE_MOST files made for GPUs of
+ * which NVML does not tell (MIG instances).
  */
 #include "turns_server.h"
 

@@ -41,8 +41,8 @@ struct turns_store {
 void turns_store_keep(const char *name, int fd);
 
 /* Takes a GPU's file that systemd has kept. Returns false if it is no file of turns of this
- * version, or if the store is full or has a file of the GPU; the descriptor stays the caller's
- * then. */
+ * version, or if the store is full or has a file of the GPU. Then the descriptor stays the
+ * caller's. */
 bool turns_store_take(struct turns_store *store, const char *uuid, int fd);
 
 /* Returns the GPU's file, which is made if it is missing; or NULL with a fault. */

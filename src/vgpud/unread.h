@@ -28,8 +28,8 @@ struct unread {
 void unread_list(const struct overview *overview, struct unread *ret_unread);
 void unread_free(struct unread *unread);
 
-/* Finds the first region at or after *at that can have the key and whose slice may use the GPU,
- * and sets *at to the place after it; start with *at = 0. Returns NULL if there is none.
- * *ret_pct: the GPU's compute quota in the slice's policy, 1 to 99; 0: none. */
+/* Finds the first region at or after *at that can have the key and whose slice may use the GPU.
+ * Sets *at to the place after it; start with *at = 0. Returns NULL if there is none. *ret_pct: the
+ * GPU's compute quota in the slice's policy, 1 to 99; 0: none. */
 const struct unread_region *unread_next(const struct unread *unread, uint64_t key, const char *uuid,
 					unsigned *at, unsigned *ret_pct);

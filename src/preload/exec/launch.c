@@ -2,7 +2,7 @@
  * Launches of kernels. Each waits until the pacer admits it (pace.h), and is then submitted to the
  * driver. graph.c does the same for launches of graphs.
  *
- * Work that a captured stream is given is not delayed, measured or charged: it runs when the graph
+ * Work that a captured stream is given is not delayed, measured or charged. It runs when the graph
  * is launched, and the launch of the graph is charged.
  */
 #include "launch.h"

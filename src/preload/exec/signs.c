@@ -12,7 +12,7 @@
  * becomes GONE and not free, because handles that lie after it must be found.
  *
  * The table has room for the 480 kernels of a library, each with a handle as CUkernel and one as
- * CUfunction on each of 16 devices; NCCL has fewer than that. A handle that finds no place is not
+ * CUfunction on each of 16 devices. NCCL has fewer than that. A handle that finds no place is not
  * kept. The program has launched, or will launch, others of the same library.
  */
 #include "signs.h"
@@ -57,8 +57,8 @@ static const char *const prefixes[] = {
 	"msccl",   /* MSCCL: mscclKernel_…; MSCCL++: mscclpp::… */
 };
 
-/* The first identifier of a name that may be mangled by the Itanium C++ ABI: "_Z", "N" if a
- * namespace comes first, "L" if it is static, and each identifier after its length. */
+/* The first identifier of a name that may be mangled by the Itanium C++ ABI. Such a name has "_Z",
+ * "N" if a namespace comes first, "L" if it is static, and each identifier after its length. */
 static const char *identifier(const char *name)
 {
 	if (name[0] != '_' || name[1] != 'Z')

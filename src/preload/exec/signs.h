@@ -1,7 +1,7 @@
 /*
- * Signs that kernels on one device may wait for kernels on another device, or of another process.
- * A device of which there is a sign joins the slice's gang (pace.h) at the next launch to it that a
- * compute quota concerns. A device to which this process never launches does not join: a rank of a
+ * Signs that kernels on one device may wait for kernels on another device, or of another process. A
+ * device of which there is a sign joins the slice's gang (pace.h) at the next launch to it that a
+ * compute quota concerns. A device to which this process never launches does not join. A rank of a
  * job may give all devices access to its memory, and runs kernels on one.
  *
  * All functions are thread-safe, take no lock, and call no driver function.

@@ -1,8 +1,8 @@
 /*
- * Two indexes over one list: by name, filled at the first question, and by the originals'
- * addresses, filled as soon as the library they come from is bound. Both are open-addressed arrays
- * with room for many times what is in them. They are written under `filling`; entries are stored
- * with release and read with acquire, so a reader sees a whole hook or none.
+ * There are two indexes over one list. The index by name is filled at the first question. The index
+ * by the originals' addresses is filled as soon as the library they come from is bound. Both are
+ * open-addressed arrays with room for many times what is in them. They are written under `filling`;
+ * entries are stored with release and read with acquire, so a reader sees a whole hook or none.
  */
 #include "hooks.h"
 

@@ -1,10 +1,10 @@
 /*
  * A policy may be changed while programs of the slice run. No program is notified. A thread that
  * allocates, asks for figures or submits work looks at the times of the policy's files from time to
- * time, and one thread reads files that have changed. A policy that cannot be parsed, such as a
- * file that is not yet written to its end, changes no limit, and one line says so. The same holds
- * for a policy that was removed, as at the end of the slice. A GPU that the policy stops to list
- * keeps its limits.
+ * time. One thread reads files that have changed. A policy that cannot be parsed, such as a file
+ * that is not yet written to its end, changes no limit, and one line says so. The same holds for a
+ * policy that was removed, as at the end of the slice. A GPU that the policy stops to list keeps
+ * its limits.
  */
 #include "policy_reload.h"
 

@@ -213,7 +213,7 @@ static void follow(int devices)
 
 /*
  * Does nothing if the driver is not initialised, or cannot be used, as in a child that was forked
- * after cuInit: then the driver itself refuses all calls. The GPUs are listed before the lock is
+ * after cuInit. Then the driver itself refuses all calls. The GPUs are listed before the lock is
  * taken, as that may call NVML and the loader.
  */
 static void attach(void)

@@ -2,7 +2,7 @@
  * Hides the GPUs that are not in the slice. The driver itself can hide and renumber GPUs, and does
  * so in all its functions, those for peers and its errors included. So while the driver's cuInit
  * runs, CUDA_VISIBLE_DEVICES has the value that slice/visible.c makes of the policy and of the
- * application's own value; afterwards it has the application's own value again. The driver (580)
+ * application's own value. Afterwards it has the application's own value again. The driver (580)
  * reads the variable in each cuInit until one succeeds, and then never again. A context on a GPU
  * outside the slice is refused as well (context.c), however the application came to see the GPU.
  *

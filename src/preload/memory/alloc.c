@@ -1,8 +1,8 @@
 /*
  * Allocations: cuMemAlloc, cuMemAllocPitch, cuMemAllocManaged, cuMemFree, in all versions.
  *
- * Each takes three steps: begin() finds out whether a quota applies and on which device, and
- * reserves; the driver is called, with no lock held; finish() commits the reservation. A refusal is
+ * Each takes three steps. begin() finds out whether a quota applies and on which device, and
+ * reserves. The driver is called, with no lock held. finish() commits the reservation. A refusal is
  * CUDA_ERROR_OUT_OF_MEMORY, and the application's variables are untouched, as when the driver
  * refuses. If no quota applies (no slice, no context, arguments that the driver will reject), the
  * driver's answer is passed on. If the quota has room and the driver has not, elsewhere() may

@@ -3,11 +3,11 @@
  * fabric handles, pools, DMA-BUFs, and memory of other APIs (cuImportExternalMemory).
  *
  * Within a slice, such memory is charged once. The exporter has the charge, and puts a key into the
- * region's table of shares: for a handle a hash, for file descriptors a number that is never used
- * again. An importer looks the key up. If the key is there and the memory is not larger than its
- * charge, the importer is not charged. If the exporter frees the memory first, or dies, the charge
- * moves to an importer (region_share_…). Memory that no process of the slice exports is charged to
- * the importer as long as it has the memory open.
+ * region's table of shares. The key of a handle is a hash, and that of file descriptors a number
+ * that is never used again. An importer looks the key up. If the key is there and the memory is not
+ * larger than its charge, the importer is not charged. If the exporter frees the memory first, or
+ * dies, the charge moves to an importer (region_share_…). Memory that no process of the slice
+ * exports is charged to the importer as long as it has the memory open.
  *
  * A file descriptor by itself keeps the memory on the device, and no process's NVML figure has that
  * memory. So the memory stays charged while any process has a descriptor of it
