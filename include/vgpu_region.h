@@ -15,7 +15,7 @@
  *
  * A file is a region if and only if it has its full size and both magics; they are stored last. Any
  * process may read at any time, without a lock. Every field is written in one aligned store, so
- * each is some true value, and a set of them is consistent to within one change in progress. The
+ * each is some true value. A set of fields is consistent to within one change in progress. The
  * following may write. The owner of a slot writes it, and so does the holder of the lock where a
  * charge moves to another slot. The holder of the lock writes totals and shares. A program that
  * controls the slice writes limits, each by one store. HAMi's monitor writes utilization_switch,

@@ -18,10 +18,10 @@
  * after the end of the file: they are locked, never read.
  *
  * Every word is stored whole, and no lock protects any of them. Every process may write every word,
- * also with bad intent. So a reader checks each value where it is used: an index against its array,
- * a time against the present time and the longest possible distance. A nonsensical value costs a
- * slice a bounded delay (turn.h). Times are nanoseconds of clock_steady_ns() (base/clock.h), unless
- * the field says otherwise.
+ * also with bad intent. So a reader checks each value where it is used. It compares an index with
+ * its array, and a time with the present time and the longest possible distance. A nonsensical
+ * value costs a slice a bounded delay (turn.h). Times are nanoseconds of clock_steady_ns()
+ * (base/clock.h), unless the field says otherwise.
  */
 #pragma once
 

@@ -67,11 +67,11 @@ int shared_file_open(const char *path, const struct shared_file_kind *kind,
 		     struct shared_file *ret_file, struct fault *fault);
 
 /*
- * Opens a file that another process has made and handed over: a memfd of the kind's size that is
- * sealed, so that no process can truncate it. The contents are not checked. `name` stands for the
- * path in messages. The function owns the descriptor from then on, also if it fails. The descriptor
- * must be of an open file that no other process has, as locks belong to the open file. Results as
- * shared_file_open.
+ * Opens a file that another process has made and handed over. It is a memfd of the kind's size that
+ * is sealed, so that no process can truncate it. The contents are not checked. `name` stands for
+ * the path in messages. The function owns the descriptor from then on, also if it fails. The
+ * descriptor must be of an open file that no other process has, as locks belong to the open file.
+ * Results as shared_file_open.
  */
 int shared_file_take(int fd, const char *name, const struct shared_file_kind *kind,
 		     struct shared_file *ret_file, struct fault *fault);

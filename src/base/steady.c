@@ -4,7 +4,7 @@
  *
  * CLOCK_REALTIME and CLOCK_MONOTONIC run faster or slower while the time of day is adjusted. With
  * chrony they deviate by a twelfth at most, and a slice of 80 % then gets 86.7. CLOCK_MONOTONIC_RAW
- * does not. Linux 5.3 brought the raw clock into the vDSO of all architectures; before, reading it
+ * does not. Linux 5.3 brought the raw clock into the vDSO of all architectures. Before, reading it
  * may take a system call, and CLOCK_MONOTONIC stands in for it. Neither clock ever steps.
  *
  * Since Linux 5.6 each time namespace has both clocks ahead by an offset, which is subtracted

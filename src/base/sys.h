@@ -18,7 +18,7 @@
 
 int sys_open(const char *path, int flags, unsigned mode); /* O_CLOEXEC is added */
 /* Opens a regular file that exists. Refuses a symbolic link (-ELOOP), a directory (-EISDIR) and
- * other kinds of files (-ENXIO): the open of a device or a pipe may have an effect. The kind is
+ * other kinds of files (-ENXIO). The open of a device or a pipe may have an effect. The kind is
  * that of the file that is opened, also if another process replaces the file during the call.
  * Without /proc, it is checked before the open only. */
 int sys_open_regular(const char *path, int flags);

@@ -1,9 +1,9 @@
 /*
  * Reads the values of --memory, --cores, --burst, --group and --gang.
  *
- * The value of --memory, --cores or --burst is a list: an amount for each GPU, in the order of
- * struct gpus, or one amount for all GPUs. Each function returns 0, or the exit status after a line
- * on stderr. That is CLI_USAGE if the value is wrong on every machine, and CLI_FAILED if it is
+ * The value of --memory, --cores or --burst is a list. It has an amount for each GPU, in the order
+ * of struct gpus, or one amount for all GPUs. Each function returns 0, or the exit status after a
+ * line on stderr. That is CLI_USAGE if the value is wrong on every machine, and CLI_FAILED if it is
  * wrong for these GPUs. The ret_ arrays have an element for each of the GPUs. Their content is
  * undefined on failure.
  */

@@ -1,6 +1,6 @@
 /*
  * The machine: its kernel, the driver, and how the GPUs are set. The driver is asked by NVML, and
- * libcuda is only looked for: starting CUDA takes a fifth of a second, and a place among the GPU's
+ * libcuda is only looked for. To start CUDA takes a fifth of a second, and a place among the GPU's
  * processes.
  */
 #include <ctype.h>

@@ -1,9 +1,9 @@
 /*
  * vgpu needs little of ELF, so it needs no library for it.
  *
- * No offset or size in the file is trusted. All reading uses take, which copies a range that
- * lies within the file, or nothing. A malicious file cannot make a loop run for long: the
- * lengths of names, of the dynamic section and of the list of needed versions are bounded.
+ * No offset or size in the file is trusted. All reading uses take, which copies a range that lies
+ * within the file, or nothing. A malicious file cannot make a loop run for long. The lengths of
+ * names, of the dynamic section and of the list of needed versions are bounded.
  */
 #include "elf_file.h"
 

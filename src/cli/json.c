@@ -106,7 +106,7 @@ struct json_object *json_gang(const struct sight_gang *gang)
 }
 
 /* DEL and the C1 control characters, which json-c prints as they are and a terminal may obey, stand
- * in strings alone: there \u00NN means the same. */
+ * in strings alone. There \u00NN means the same. */
 static void print_document(const char *text)
 {
 	const unsigned char *at = (const unsigned char *)text;

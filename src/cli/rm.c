@@ -1,9 +1,9 @@
 /*
  * vgpu rm: removes slices that no process keeps alive.
  *
- * A slice of vgpu run is removed under its lock file's lock (state.h). Of another slice, vgpu
- * rm removes the region only. A process that opens the region at that moment finds that the
- * file is deleted, and is refused; a process that starts later makes a new region.
+ * A slice of vgpu run is removed under its lock file's lock (state.h). Of another slice, vgpu rm
+ * removes the region only. A process that opens the region at that moment finds that the file is
+ * deleted, and is refused. A process that starts later makes a new region.
  */
 #include <errno.h>
 #include <stdio.h>

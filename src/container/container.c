@@ -4,7 +4,7 @@
  * Both are done with the slice's lock held. A lock counts only if its file is still at its path
  * once it is held, because removing a slice removes the file.
  *
- * Everything is made before its name is given out: a CDI specification (spec.c) is written last,
+ * Everything is made before its name is given out. A CDI specification (spec.c) is written last,
  * and a caller that mounts by itself does so afterwards. Killed on any line, the process leaves a
  * slice that the next container_make completes and container_remove removes. A policy that is there
  * already is changed file by file, each replaced at once (policy_write). The file of a GPU that the

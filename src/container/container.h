@@ -67,8 +67,8 @@ struct container_slice {
 bool container_name_is_good(const char *name);
 
 /* Makes what the slice has on the host, or changes it to be so. Running containers follow a changed
- * policy. 0, or a negative errno with a fault; -ETIMEDOUT: another process changes the slice, and
- * does not finish; -EEXIST: there is one, and it must be new. */
+ * policy. 0, or a negative errno with a fault. -ETIMEDOUT: another process changes the slice, and
+ * does not finish. -EEXIST: there is one, and it must be new. */
 int container_make(const struct container_places *places, const struct container_slice *slice,
 		   struct fault *fault);
 

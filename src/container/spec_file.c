@@ -1,5 +1,5 @@
 /* Where specifications are. Container runtimes read a directory's files named *.json or *.yaml at
- * any time: so a file is replaced whole (file_write), by way of one with another ending. */
+ * any time. So a file is replaced whole (file_write), by way of one with another ending. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,8 +1,8 @@
 /*
  * The handler puts zeros in the place of the page, and the load that found it gone is made again.
- * So nothing is jumped out of, no process is forked, and a thousand files cost two system calls. A
- * fault that is not a lost page of a file (a broken module of memory, or a mistake elsewhere in
- * vgpu) ends the program, as without the handler. For one thread only.
+ * So nothing is jumped out of, no process is forked, and a thousand files cost two system calls.
+ * Any other SIGBUS (a broken module of memory, or a mistake elsewhere in vgpu) ends the program, as
+ * without the handler. For one thread only.
  */
 #include "guard.h"
 

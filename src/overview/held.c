@@ -1,6 +1,6 @@
 /*
- * A vgpu run holds its slice by a flock(2) on the slice's lock file (state_dir.h). A try of
- * that lock keeps other processes from it for a moment: another vgpu run could fail to join the
+ * A vgpu run holds its slice by a flock(2) on the slice's lock file (state_dir.h). A try of that
+ * lock keeps other processes from it for a moment. So another vgpu run could fail to join the
  * slice, or to remove it. So /proc/locks is read before any lock is tried. It is read once in a
  * look, and only if a lock is asked for, because the kernel needs long for it on a machine with
  * many locks.

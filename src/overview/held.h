@@ -17,7 +17,7 @@ void held_begin(bool may_try);
  * held_begin belong to one look. */
 bool held_by_run(const struct slices_one *one);
 
-/* Whether the slice is a leftover of vgpu run, which the next vgpu run removes: no process is
- * in its region, and no vgpu run holds it. living: the number of processes in its region.
- * Begins a look that may try locks. */
+/* Whether the slice is a leftover of vgpu run, which the next vgpu run removes. No process is in
+ * the region of a leftover, and no vgpu run holds it. living: the number of processes in its
+ * region. Begins a look that may try locks. */
 bool held_by_none(const struct slices_one *one, unsigned living);

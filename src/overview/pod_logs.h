@@ -13,6 +13,6 @@
  * Fills in `pods` of the listed slices of SLICES_HAMI, from the directory of logs. If a UID has no
  * entry there, or the directory cannot be read, `pods` has the container's name, the UID as the
  * pod's name, and "" for the namespace. A container's directory whose name has no UID, or no name
- * of Kubernetes after it, has no pod: `pods` stays NULL, as it does without memory.
+ * of Kubernetes after it, has no pod. Then `pods` stays NULL, as it does without memory.
  */
 void pod_logs_name(struct slices *slices, const char *logs);

@@ -1,4 +1,4 @@
-/* Users are few, and looked up one after the other; containers may be many, but their slices stand
+/* Users are few, and looked up one after the other. Containers may be many, but their slices stand
  * together, so only the last one is compared. */
 #include "tenants.h"
 

@@ -18,9 +18,9 @@
 #define GANG_SHUT_MOST_NS  ((int64_t)-80000000)
 
 /* ns of debt that a gang's device can have at most. A rank that begins late, or that waits for
- * another machine, keeps its peers spinning for seconds; the bound lets the job go on soon after.
- * Half: kernels of more than 0.5 s get more than a quota of 50. Twice: a job pauses for longer
- * after them. */
+ * another machine, keeps its peers spinning for seconds. The bound lets the job continue soon
+ * after. Half: kernels of more than 0.5 s get more than a quota of 50. Twice: a job pauses for
+ * longer after them. */
 #define GANG_DEBT_NS ((int64_t)-500000000)
 
 /* ns after which a member that has not looked at its gang counts as idle. Half: hosts that

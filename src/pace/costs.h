@@ -1,7 +1,7 @@
 /*
  * Learned costs: how long each kind of work has taken. Each process has its own table. The key is a
- * hash of what is launched: the function and its launch geometry, the executable graph, or the kind
- * and size of a copy.
+ * hash of the work: of the function and its launch geometry, of the executable graph, or of the
+ * kind and size of a copy.
  *
  * A kernel with a new geometry first gets the cost of a similar geometry of the same function, by
  * its number of blocks. Work without any estimate costs COST_UNKNOWN.

@@ -92,8 +92,8 @@ struct gang_member {
 };
 
 /* Takes an entry for the owner's work on the device: false where there is none left. The gang is
- * open then if it throttled no launch before: a device's group had no living member, another kind
- * of gang had one at most. */
+ * open then if it throttled no launch before. A device's group throttled none if it had no living
+ * member, another kind of gang if it had one at most. */
 bool gang_join(const struct gang *gang, struct gang_member *self, uint32_t owner, uint32_t device);
 /* The same with an entry that is the caller's already. */
 void gang_join_at(const struct gang *gang, struct gang_member *self, unsigned entry, uint32_t owner,

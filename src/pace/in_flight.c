@@ -382,7 +382,7 @@ static void adapt(struct in_flight *it, bool busy)
 	STORE(it->interval_ns, interval_ns < MARK_MOST_NS ? interval_ns : MARK_MOST_NS);
 }
 
-/* Whether one question about the next launch's stream is likely to show that all work is over: it
+/* Whether one question about the next launch's stream is likely to show that all work is over. It
  * did so for the last launch that looked. */
 static bool is_soon_told(const struct in_flight *it, const struct pace_work *work)
 {

@@ -124,7 +124,7 @@ static inline bool meter_others(const struct meter *meter)
 	return LOAD(meter->neighbours) != 0;
 }
 
-/* Identifies the stream of a launch within its context: per-thread default streams have one handle
+/* Identifies the stream of a launch within its context. Per-thread default streams have one handle
  * for all threads, and the legacy default stream has two handles. */
 const void *meter_stream(const struct pace_work *work);
 

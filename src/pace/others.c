@@ -2,10 +2,10 @@
  * Neighbours are processes of other slices, or of none, that use the device at the same time. They
  * are found by their work: a process that only holds memory changes nothing. No interface reports
  * their work, so the device is probed. While this process has no work there, an event in one of its
- * streams is reached within some 20 us, unless the device works for a neighbour. Then it is reached
- * when the neighbour's time slice is over. A machine that does much else may take some 100 us
- * longer. Single probes miss a neighbour that works only now and then. So a neighbour that was
- * found counts as present until PROBE_COUNT probes found none.
+ * streams is reached within some 20 us. If the device works for a neighbour, it is reached when the
+ * neighbour's time slice is over. A machine that does much else may take some 100 us longer. Single
+ * probes miss a neighbour that works only now and then. So a neighbour that was found counts as
+ * present until PROBE_COUNT probes found none.
  */
 #include "others.h"
 

@@ -282,7 +282,7 @@ bool overdue_settle(const struct span *span, uint64_t took_ns)
 }
 
 /* Gives back what was paid for waits. Each finished span that had been given up gives back as much
- * as it was charged too little (more_ns); the last one gives back the rest. */
+ * as it was charged too little (more_ns). The last one gives back the rest. */
 void overdue_take_back(const struct span *span, int64_t more_ns)
 {
 	struct meter *meter = span->meter;

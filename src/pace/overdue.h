@@ -28,8 +28,8 @@ int overdue_wait(struct meter *meter, const struct pace_work *work, struct pace_
  */
 void overdue_let_go(struct meter *meter, const struct pace_pass *pass, uint64_t now_ns);
 
-/* Before the span of a kernel that waits for launches is closed: no launch waits for this span,
- * because the kernel may wait for the next launches. */
+/* To be called before the span of a kernel that waits for launches is closed. No launch waits for
+ * this span, because the kernel may wait for the next launches. */
 void overdue_expect(struct span *span);
 
 /* Settles a span that has finished, or never will. Returns whether its work waited for a launch. */

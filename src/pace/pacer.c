@@ -11,7 +11,7 @@
  * overdue work, so that kernels that take ten times their cost are not launched again and again.
  *
  * Neighbours (others.c). Where neighbours have work on the device, the time between two events
- * includes their time slices, and windows give only a lower and an upper bound.
+ * includes their time slices. Then windows give only a lower and an upper bound.
  */
 #include <errno.h>
 
@@ -71,10 +71,10 @@ static void settle(const struct span *span, uint64_t took_ns)
 
 /* -- waiting ---------------------------------------------------------------------------------- */
 
-/* Returns for how long a thread sleeps that waits for the bucket. Submitted work may take less
- * time than was charged, so the sleep ends when that work should finish. Work that has not
- * finished by then takes longer than was charged: the sooner this is known, the fewer launches
- * are admitted before it is charged. */
+/* Returns for how long a thread sleeps that waits for the bucket. Submitted work may take less time
+ * than was charged, so the sleep ends when that work should finish. Work that has not finished by
+ * then takes longer than was charged. The sooner this is known, the fewer launches are admitted
+ * before it is charged. */
 static uint64_t nap_ns(uint64_t wait_ns, uint64_t due_ns, uint64_t now_ns)
 {
 	uint64_t most_ns = PACE_POLL_NS;
@@ -147,8 +147,8 @@ static void note_released(const struct meter *meter, uint64_t held_at_ns)
 			     bucket_level(meter->bucket));
 }
 
-/* Whether something else than the bucket throttles the launch: the gang of the device, the group of
- * processes that share the device, or turns, because another slice has come. */
+/* Whether something else than the bucket throttles the launch. That may be the gang of the device,
+ * the group of processes that share the device, or turns, because another slice has come. */
 static bool goes_elsewhere(struct meter *meter, int device, uint64_t now_ns)
 {
 	return member_is(meter, device) || turns_are_due(meter, device, now_ns) ||

@@ -9,13 +9,12 @@
  * The ticket is taken before NVML is asked. The two figures are of one moment only if nothing of
  * the process was under way between the ticket and the booking. Otherwise the ledger's peak since
  * the ticket is the most that the accounts were. Bytes that NVML counts above that peak are held in
- * any case, and are charged at once. So a thread that stays long in the driver, or threads that
- * allocate all the time, keep the comparison from lowering the accounts, but never from raising
- * them.
+ * any case, and are charged at once. Some threads stay long in the driver, or allocate all the
+ * time. They keep the comparison from lowering the accounts, but never from raising them.
  *
- * If allocations or frees are under way whenever NVML is asked, code that was unloaded would stay
- * charged, and so would the guess of a new context. So after some comparisons that show too much in
- * the accounts, the caller is asked to let the process rest for a moment (quota_wants_rest).
+ * If allocations or frees were under way whenever NVML is asked, unloaded code and the guess of a
+ * new context would stay charged. So after some comparisons that show too much in the accounts, the
+ * caller is asked to let the process rest for a moment (quota_wants_rest).
  *
  * A figure that is less than the process's contexts can take belongs to another process, whose pid
  * in another namespace equals ours. If NVML never gave another figure, it is not believed any more.

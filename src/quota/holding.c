@@ -1,7 +1,7 @@
 /*
- * Each kind has a table that maps a handle to its charge. One table maps the address of a mapping
- * to a physical handle, and one maps the place of a binding to a physical handle and an owner. One
- * lock protects all tables. It is never held while the driver is called.
+ * Each kind has a table that maps a handle to its charge. A further table maps the address of a
+ * mapping to a physical handle. Another one maps the place of a binding to a physical handle and an
+ * owner. One lock protects all tables. It is never held while the driver is called.
  *
  * A reference ends when the driver's call that drops it has returned. Until then the entry stays.
  * So the memory stays charged while another thread's call has not dropped its reference yet, and a

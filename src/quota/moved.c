@@ -11,9 +11,8 @@
  * held while the region is charged, so that a range is charged once, whichever threads move it. A
  * thread takes this lock before the lock of account.c.
  *
- * A move that the driver refuses is undone, unless another thread has begun to move a part of the
- * same allocation to the same GPU since. In that case the range stays charged until the allocation
- * ends.
+ * A move that the driver refuses is undone. If another thread has begun to move a part of the same
+ * allocation to the same GPU since, the range stays charged until the allocation ends.
  *
  * What it is not: an account of pages that the device takes by itself, when a kernel there touches
  * managed memory. No call reports that either.

@@ -257,7 +257,7 @@ uint64_t quota_pool_ticket(uint64_t handle, bool *ret_managed)
 	return ticket;
 }
 
-/* Returns whether the figure is the latest. One that is not is ignored, also if it is higher: the
+/* Returns whether the figure is the latest. One that is not is ignored, also if it is higher. The
  * memory that it saw may have been given back, and belong to another process. */
 static bool enter_locked(struct pool *pool, const struct pool_figure *figure)
 {

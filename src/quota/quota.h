@@ -1,8 +1,8 @@
 /*
- * The memory quota, as seen from one process of the slice: the cost of an allocation, whether there
- * is room for it, and the bytes that a free returns. This component keeps the accounts, and
- * src/preload/ calls the driver. In the following order, no number of processes and threads
- * together can pass the limit:
+ * The memory quota, as seen from one process of the slice. This component computes the cost of an
+ * allocation, whether there is room for it, and the bytes that a free returns. It keeps the
+ * accounts, and src/preload/ calls the driver. In the following order, no number of processes and
+ * threads together can pass the limit:
  *
  *     quota_reserve   the worst that the allocation can cost is charged to the slice, or refused
  *     (the driver)    no lock is held

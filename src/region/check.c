@@ -2,10 +2,10 @@
  * Checks the invariants of a region, for tests and for `vgpu inspect`.
  *
  * How it works. Each invariant that does not hold gives one line. The holder of the lock is checked
- * before the lock is taken, because taking the lock from a dead holder repairs the damage that the
- * check should find. Then everything is read under the lock. If the lock may not or cannot be
- * taken, everything is read without it, and a change in progress can look like damage. So an
- * invariant counts as broken only if it is still broken when it is read again, RETRIES times.
+ * before the lock is taken. To take the lock from a dead holder repairs the damage that the check
+ * should find. Then everything is read under the lock. If the lock may not or cannot be taken,
+ * everything is read without it, and a change in progress can look like damage. So an invariant
+ * counts as broken only if it is still broken when it is read again, RETRIES times.
  *
  * A dead process that still counts is no damage: its slot counts until another process needs room.
  *

@@ -8,7 +8,7 @@
  * if the device's total would exceed the limit. Before a refusal the lock is released, the slots of
  * dead processes are cleared, and the charge is tried once more.
  *
- * What always holds, whenever the lock is free: a slot's total is the sum of its classes, and a
+ * What always holds, whenever the lock is free. A slot's total is the sum of its classes. A
  * device's `used` is the sum of the totals of the slots whose status is not 0. To raise a class,
  * `used` is stored first and the class last; to lower it, the other way round. So a reader without
  * the lock, in the middle of a change, sees a total that is too high rather than too low. A slot's

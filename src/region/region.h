@@ -3,8 +3,8 @@
  * and keeping the ledger.
  *
  * What always holds, whenever the lock is free. For each device, own.device[d].used is the sum of
- * slots[s].used[d].total over the slots whose status is not 0, and of exiting_data and
- * exiting_other over the slots whose process has begun to exit. Each slot's total is the sum of its
+ * slots[s].used[d].total over the slots whose status is not 0. It includes exiting_data and
+ * exiting_other of the slots whose process has begun to exit. Each slot's total is the sum of its
  * classes. The data class of exactly one slot has the charge for memory that processes share
  * (own.shares), as long as any of these processes lives.
  *
@@ -261,8 +261,8 @@ bool region_is_descriptor_key(uint64_t key);
 int region_descriptors_left(struct region *region, const struct region_descriptors *descriptors);
 
 /* Which of the keys have a descriptor in some process: of DMA-BUFs, and of memory that no process
- * here has open. 0, or a negative errno if that cannot be learnt: -EAGAIN if the last call is less
- * than a second old, as a call takes long. */
+ * here has open. 0, or a negative errno if that cannot be learnt. -EAGAIN: the last call is less
+ * than a second old. A call takes long. */
 int region_descriptors_listed(const uint64_t *keys, size_t count, bool *ret_found);
 
 /* The key of the slice's charge for the memory of the descriptor; 0: there is no such charge. */

@@ -4,10 +4,11 @@
  * class, as no process's NVML figure has the memory. It stays with its slot until there is no
  * import and no descriptor (region_share_look). share.c explains the table.
  *
- * If the process is killed on any line. When the process of a slot with a KEPT charge dies, the
- * process that clears the slot is first charged itself, and then takes the entry over. After a kill
- * in between, the next process does both. An onlooker, and a process whose slot does not count yet,
- * leave such a slot as it is. Only classes of the own slot change, so own.move is not used.
+ * If the process is killed on any line. When the process of a slot with a KEPT charge dies, another
+ * process clears the slot. That process is first charged itself, and then takes the entry over.
+ * After a kill in between, the next process does both. An onlooker, and a process whose slot does
+ * not count yet, leave such a slot as it is. Only classes of the own slot change, so own.move is
+ * not used.
  */
 #include "share_internal.h"
 

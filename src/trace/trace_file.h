@@ -6,8 +6,8 @@
  *
  * Entry number n of a process (from 0) is at n modulo TRACE_ENTRIES. A writer stores 0 in `kind`,
  * then the other fields, and then `lap` and `kind` together: n / TRACE_ENTRIES, its low 16 bits. So
- * an entry is whole if `kind` is not 0 and `lap` is that of its number, and if it is the same when
- * it is read a second time. A process that is killed while it writes leaves an entry of kind 0.
+ * an entry is whole if `kind` is not 0, `lap` is that of its number, and a second reading gives the
+ * same. A process that is killed while it writes leaves an entry of kind 0.
  */
 #pragma once
 
@@ -54,10 +54,10 @@ enum trace_reason {
 
 /*
  * The kinds of each subject. Each has a name, which `vgpu trace --json` shows and which never
- * changes, the names of the figures a, b and c there (NULL: there is none), and words for people. A
- * figure whose name ends in _ns is a time; a took_ns or overdue_ns of -1 is not known. A figure
- * whose name ends in _bytes is an amount of memory. New kinds are added at the end of their
- * subject: numbers stay, too.
+ * changes. It also has the names of the figures a, b and c there (NULL: there is none), and words
+ * for people. A figure whose name ends in _ns is a time; a took_ns or overdue_ns of -1 is not
+ * known. A figure whose name ends in _bytes is an amount of memory. New kinds are added at the end
+ * of their subject: numbers stay, too.
  */
 #define TRACE_PACE_KINDS(KIND)                                                                     \
 	KIND(CHARGED, "charged", "cost_ns", "level_ns", NULL, "launch admitted and charged")       \

@@ -50,8 +50,8 @@ bool turn_file_seat_lives(const struct turn_file *file, unsigned slice, unsigned
 void turn_file_clear_seat(struct turn_file *file, unsigned slice, unsigned seat);
 
 /*
- * Whether the file is consistent. The header is whole, the turn word names a slice or none, no two
- * living slices have one key, and the seat of each living process is in its slice's bits. True
+ * Whether the file is consistent. The header is whole, and the turn word names a slice or none. No
+ * two living slices have one key, and the seat of each living process is in its slice's bits. True
  * whenever no process is in turn_file_join or turn_file_leave, however many have died, unless
  * something else wrote to the file. For tests and fuzzers; one system call for each seat in use.
  */

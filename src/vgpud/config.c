@@ -1,5 +1,5 @@
 /*
- * The format is libconfig's: it has groups, types, and errors with their line, and neither Debian
+ * The format is libconfig's. It has groups, types, and errors with their line, and neither Debian
  * 12 nor Ubuntu 24.04 has a TOML library for C. libconfig accepts any names and types. The table
  * below has the settings that exist, with their types and ranges.
  */

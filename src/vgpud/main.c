@@ -349,8 +349,8 @@ static int fail(int status, const struct fault *fault)
 	return status;
 }
 
-/* Takes the descriptors that systemd hands over: a listening socket for HTTP, and the socket
- * and files of turns that an earlier vgpud had it keep. */
+/* Takes the descriptors that systemd hands over. They are a listening socket for HTTP, and the
+ * socket and files of turns that an earlier vgpud had it keep. */
 static int take_descriptors(struct vgpud *vgpud, struct fault *fault)
 {
 	char **names = NULL;

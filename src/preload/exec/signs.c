@@ -1,10 +1,10 @@
 /*
  * Two sources. Hooks that see memory being made accessible from another device report the devices
- * (peers.c, ipc.c, launch.c). And kernels of libraries for collectives are known by their names:
- * without access to each other's memory NCCL's kernels wait for each other through the host's.
- * Loading such a library is no sign, launching one of its kernels is. A kernel that is captured
- * while the process has no compute limit is not looked at, nor is a kernel node that is added to a
- * graph by itself.
+ * (peers.c, ipc.c, launch.c). And kernels of libraries for collectives are known by their names.
+ * Without access to each other's memory, NCCL's kernels wait for each other through the host's
+ * memory. Loading such a library is no sign, launching one of its kernels is. A kernel that is
+ * captured while the process has no compute limit is not looked at, nor is a kernel node that is
+ * added to a graph by itself.
  *
  * A launch knows a kernel by its handle alone, so handles are kept as they are handed out, in a
  * hash table that is never locked. A free place ends the search for a handle, so that a launch of

@@ -4,9 +4,9 @@
  *
  * A pool gives back memory above its release threshold when a stream, event or context is
  * synchronised, and at no other time (seen with driver 580). So after a free of a pool's memory,
- * the next synchronisations read the pools' figures, and so does that of the free's own stream,
- * however many others come before. Synchronisations also reconcile with NVML: a program that
- * becomes idle has synchronised before.
+ * the next synchronisations read the pools' figures. The synchronisation of the free's own stream
+ * does so too, however many others come before. Synchronisations also reconcile with NVML: a
+ * program that becomes idle has synchronised before.
  *
  * A block of cuMemAlloc may also be freed in stream order. It leaves the accounts at once. Its
  * charge stays, and the block is in `awaited`, until
