@@ -82,6 +82,9 @@ static struct granule *block_granule(const struct block *block, uint64_t i)
 #ifndef MAP_32BIT /* x86-64 alone has it */
 #define MAP_32BIT 0
 #endif
+#ifndef MAP_FIXED_NOREPLACE /* glibc has it since 2.27 */
+#define MAP_FIXED_NOREPLACE 0x100000
+#endif
 #define LOW_LEAST ((uint64_t)256 << 20)
 #define LOW_END   ((uint64_t)1 << 32)
 

@@ -21,7 +21,10 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
+
+#define CLOSES_ON_EXEC 1U /* MFD_CLOEXEC, which glibc has since 2.27, as memfd_create */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int contents = -1;           /* these two: lock */
@@ -47,7 +50,7 @@ int virtual_contents(void)
 static bool place_take(uint64_t bytes, uint64_t *ret_offset)
 {
 	if (contents < 0)
-		contents = memfd_create("vgpu-sim", MFD_CLOEXEC);
+		contents = (int)syscall(SYS_memfd_create, "vgpu-sim", CLOSES_ON_EXEC);
 	if (contents < 0 || ftruncate(contents, (off_t)(contents_end + bytes)))
 		return false;
 	*ret_offset = contents_end;

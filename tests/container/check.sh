@@ -5,7 +5,8 @@
 #   1. the tests of containers, with what this machine has (podman.sh, containerd.sh, cri.sh, docker.sh, claims.sh)
 #   2. the same in Debian 13: Docker 26, containerd 1.7, Podman 5
 #   3. the image of Containerfile, built with Podman (tests/kubernetes/containerfile.sh)
-#   4. images of several releases of glibc, with a program that was built there (releases.sh)
+#   4. images of several releases of glibc, with programs and a simulated driver that were built there (releases.sh); those of
+#      Ubuntu need Ubuntu's mirror and its keyring, which Debian does not have
 #
 # Root directories are made once, and kept in ~/.cache/vgpu; VGPU_ROOTS names another place.
 set -u
@@ -23,17 +24,19 @@ report() {
     esac
 }
 
-# make_root SUITE NAME PACKAGES
+# make_root SUITE NAME PACKAGES [MIRROR OPTION...]
 make_root() {
     [ ! -d "$roots/$2" ] || return 0
     command -v debootstrap >/dev/null || return 77
     script=/usr/share/debootstrap/scripts/$1
     [ -e "$script" ] || script=/usr/share/debootstrap/scripts/sid # of a release that is newer than debootstrap
+    suite=$1 root=$roots/$2 packages=$3 mirror=${4:-http://deb.debian.org/debian}
+    shift "$(($# < 4 ? $# : 4))"
     mkdir -p "$roots"
-    rm -rf "$roots/$2.new"
-    debootstrap --variant=minbase --include="$3" "$1" "$roots/$2.new" http://deb.debian.org/debian "$script" \
-        >"$roots/$2.log" 2>&1 || return 77
-    mv "$roots/$2.new" "$roots/$2"
+    rm -rf "$root.new"
+    debootstrap --variant=minbase --include="$packages" "$@" "$suite" "$root.new" "$mirror" "$script" >"$root.log" 2>&1 ||
+        return 77
+    mv "$root.new" "$root"
 }
 
 # in_root ROOT SCRIPT: a test, in that root, with this tree and the build at their places.
@@ -71,8 +74,12 @@ else
 fi
 sh tests/kubernetes/containerfile.sh
 report $? 'the image of Containerfile'
-for suite in bullseye bookworm trixie forky; do
-    make_root "$suite" "$suite-images" gcc,libc6-dev,musl-tools || {
+for suite in xenial bionic bullseye bookworm trixie forky; do
+    set --
+    case $suite in
+    xenial | bionic) set -- http://archive.ubuntu.com/ubuntu --components=main,universe --force-check-gpg ;;
+    esac
+    make_root "$suite" "$suite-images" gcc,libc6-dev,musl-tools "$@" || {
         report 77 "an image of $suite: it cannot be made"
         continue
     }
