@@ -24,8 +24,8 @@ dockerd --config-file "$work/daemon.json" --data-root "$work/docker" --exec-root
 what='dockerd starts'
 until_it is_up
 version=$(engine version --format '{{.Server.Version}}')
-has_cdi=yes
-[ "${version%%.*}" -ge 25 ] || has_cdi=no
+has_cdi=yes may_refuse=yes
+[ "${version%%.*}" -ge 25 ] || has_cdi=no may_refuse=no
 echo "Docker $version, CDI devices: $has_cdi"
 # shellcheck source=tests/container/engine_cases.sh
 . "$(dirname "$0")/engine_cases.sh"

@@ -10,7 +10,7 @@ engine_command="podman --root $work/storage --runroot $work/runroot --tmpdir $wo
 engine() {
     $engine_command "$@"
 }
-has_cdi=yes
+has_cdi=yes may_refuse=no
 flags='--network none --ulimit nofile=1024:1024 --ulimit nproc=1024:1024'
 
 make_driver
