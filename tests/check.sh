@@ -56,6 +56,12 @@ shell() {
     sources '*.sh' dev .ci/run | xargs shellcheck
 }
 
+# The chart's templates are no YAML, so it is linted as it is rendered.
+manifests() {
+    sources 'deploy/*.yaml' 'tests/kubernetes/*.yaml' | grep -v /templates/ | xargs yamllint --strict &&
+        tests/kubernetes/chart.py --print | yamllint --strict -
+}
+
 manuals() {
     for page in $(sources 'docs/*.[1-8]' 'demo/*.[1-8]'); do
         mandoc -T lint -W warning "$page" || return 1
@@ -102,6 +108,7 @@ tidy() {
 computing_parts() {
     part 'format (clang-format)' format
     part 'shell scripts (shellcheck)' shell
+    part 'manifests (yamllint)' manifests
     part 'manual pages (mandoc)' manuals
     part "the lock's model (spin)" tests/model/check.sh
     part 'the model of turns (spin)' tests/model/turns.sh
