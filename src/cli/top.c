@@ -38,6 +38,8 @@ static const struct cli_row environment[] = {
 	{"VGPU_STATE", "the directory where vgpu run keeps slices; only those are shown then"},
 	{"VGPU_HAMI", "the directory of HAMi's device plugin, instead of /usr/local/vgpu"},
 	{"VGPU_POD_LOGS", "the kubelet's directory of logs, instead of /var/log/pods"},
+	{"VGPU_CONTAINER_LOGS",
+	 "the kubelet's directory of links to logs, instead of /var/log/containers"},
 	{"VGPU_SOCKET", "the socket of vgpud, next to which it says how long turns are"},
 	{"TERM", "the terminal's type"},
 	{"NO_COLOR", "if set, nothing is coloured"},

@@ -17,6 +17,19 @@ static bool is_good(const char *name)
 	return *name && !name[strspn(name, CHARACTERS)];
 }
 
+bool pod_is_uid(const char *text, size_t len)
+{
+	if (len != POD_UID_LEN && len != POD_STATIC_UID_LEN)
+		return false;
+	for (size_t i = 0; i < len; i++) {
+		bool dash = len == POD_UID_LEN && (i == 8 || i == 13 || i == 18 || i == 23);
+
+		if (dash ? text[i] != '-' : !text[i] || !strchr("0123456789abcdef", text[i]))
+			return false;
+	}
+	return true;
+}
+
 bool pod_names_are_good(const struct pod_names *names)
 {
 	return is_good(names->name_space) && is_good(names->pod) && is_good(names->container);
@@ -24,8 +37,8 @@ bool pod_names_are_good(const struct pod_names *names)
 
 char *pod_line(const struct pod_names *names, char *buf)
 {
-	snprintf(buf, POD_LINE_LEN, "%s%s%s/%s", names->name_space, *names->name_space ? "/" : "",
-		 names->pod, names->container);
+	snprintf(buf, POD_LINE_LEN, "%s%s%s%s%s", names->name_space, *names->name_space ? "/" : "",
+		 names->pod, *names->container ? "/" : "", names->container);
 	return buf;
 }
 
@@ -40,19 +53,34 @@ int pod_compare(const struct pod_names *one, const struct pod_names *other)
 
 /* -- users ------------------------------------------------------------------------------------- */
 
-void pod_add(struct pod_users *users, const struct pod_names *names)
+static void insert(struct pod_users *users, const struct pod_names *names)
 {
 	unsigned at = 0, last;
 
 	while (at < users->count && pod_compare(&users->user[at], names) < 0)
 		at++;
-	if (!pod_names_are_good(names) || at == POD_USERS_MAX ||
-	    (at < users->count && pod_compare(&users->user[at], names) == 0))
+	if (at == POD_USERS_MAX || (at < users->count && pod_compare(&users->user[at], names) == 0))
 		return;
 	users->count += users->count < POD_USERS_MAX;
 	last = users->count - 1;
 	memmove(&users->user[at + 1], &users->user[at], (last - at) * sizeof(users->user[0]));
 	users->user[at] = *names;
+}
+
+void pod_add(struct pod_users *users, const struct pod_names *names)
+{
+	if (pod_names_are_good(names))
+		insert(users, names);
+}
+
+void pod_add_uid(struct pod_users *users, const char *uid)
+{
+	struct pod_names names = {.pod = ""};
+
+	if (!pod_is_uid(uid, strlen(uid)))
+		return;
+	memcpy(names.pod, uid, strlen(uid) + 1);
+	insert(users, &names);
 }
 
 bool pod_users_are_same(const struct pod_users *one, const struct pod_users *other)

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "fault.h"
 
@@ -28,11 +29,17 @@ struct pod_users {
 	struct pod_names user[POD_USERS_MAX];
 };
 
+#define POD_UID_LEN        36 /* 8-4-4-4-12 hexadecimal digits */
+#define POD_STATIC_UID_LEN 32 /* digits alone: a pod that the kubelet has from a file */
+
+/* Whether the text of that length can be a pod's UID. */
+bool pod_is_uid(const char *text, size_t len);
+
 /* Whether all three can be names of Kubernetes'. */
 bool pod_names_are_good(const struct pod_names *names);
 
-/* "NAMESPACE/POD/CONTAINER", or "POD/CONTAINER" where the namespace is "", into buf, of
- * POD_LINE_LEN bytes, which is returned. */
+/* "NAMESPACE/POD/CONTAINER" into buf, of POD_LINE_LEN bytes, which is returned. A namespace or a
+ * container that is "" is left out, with its slash. */
 char *pod_line(const struct pod_names *names, char *buf);
 
 /* Less than 0, 0, or more than 0, by the namespace, then the pod, then the container. */
@@ -40,6 +47,10 @@ int pod_compare(const struct pod_names *one, const struct pod_names *other);
 
 /* Adds the container. Names that are not good are left out. */
 void pod_add(struct pod_users *users, const struct pod_names *names);
+
+/* Adds a container of which only the pod's UID is known: the UID stands for the pod's name, and the
+ * other names are "". Text that is no UID is left out. */
+void pod_add_uid(struct pod_users *users, const char *uid);
 
 /* Either may be NULL: not known. */
 bool pod_users_are_same(const struct pod_users *one, const struct pod_users *other);

@@ -10,6 +10,7 @@
  * Tenants write regions, so a counter may have any value. Differences wrap around, as unsigned
  * numbers do, and each result is limited to 0 to 100 percent.
  */
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -58,10 +59,10 @@ static void compare_device(const struct overview_slice *slice, struct overview_d
 		share_pct((int64_t)waited_ns / (slice->running ? slice->running : 1), wall_ns);
 }
 
-/* Whether the slice is HAMi's, and the look that found it knew the pod's names. */
+/* Whether the look that found the slice knew its pods' names, and not only a UID. */
 static bool has_pod_names(const struct slices_one *one)
 {
-	return one->kind == SLICES_HAMI && one->pods && *one->pods->user[0].name_space;
+	return one->pods && *one->pods->user[0].name_space;
 }
 
 /* Keeps the names of a HAMi container's pod if this look has not found them. The container is
@@ -80,6 +81,20 @@ static void keep_pod(const struct slices_one *one, const struct overview *earlie
 	}
 }
 
+/* Keeps pods that the earlier look has by control groups, if this look knows less. */
+static void keep_pods_by_cgroup(struct slices_one *one, const struct slices_one *before)
+{
+	if (!before->pods_by_cgroup || (one->pods && !one->pods_by_cgroup) || has_pod_names(one) ||
+	    (one->pods && !has_pod_names(before)))
+		return;
+	if (!one->pods)
+		one->pods = malloc(sizeof(*one->pods));
+	if (!one->pods)
+		return;
+	*one->pods = *before->pods;
+	one->pods_by_cgroup = true;
+}
+
 void overview_compare(struct overview *overview, const struct overview *earlier)
 {
 	for (unsigned i = 0; i < overview->count; i++) {
@@ -87,6 +102,8 @@ void overview_compare(struct overview *overview, const struct overview *earlier)
 		const struct overview_slice *before = overview_find(earlier, slice->one);
 
 		keep_pod(slice->one, earlier);
+		if (before)
+			keep_pods_by_cgroup(slice->one, before->one);
 		for (unsigned d = 0; before && d < slice->device_count; d++) {
 			struct overview_device *device = &slice->device[d];
 			const struct overview_device *then =

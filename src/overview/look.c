@@ -8,9 +8,11 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "clock.h"
@@ -151,6 +153,33 @@ static void name_processes(struct procs *procs, struct overview_slice *slice)
 		slice->dying += overview_has_state(process, "dying");
 		slice->dead += overview_has_state(process, "dead");
 	}
+}
+
+/* Whether a line of /proc/PID/maps (proc(5)) is of a mapping of the slice's region. */
+static bool is_of_region(const char *line, const struct overview_slice *slice)
+{
+	unsigned major, minor;
+	unsigned long long inode;
+
+	return sscanf(line, "%*s %*s %*s %x:%x %llu", &major, &minor, &inode) == 3 &&
+	       makedev(major, minor) == slice->file_device && inode == slice->file_inode;
+}
+
+bool overview_has_region(const struct overview_slice *slice, int pid)
+{
+	char path[48], *line = NULL;
+	bool found = false;
+	size_t room = 0;
+	FILE *maps;
+
+	snprintf(path, sizeof(path), "/proc/%d/maps", pid);
+	maps = fopen(path, "re");
+	while (maps && !found && getline(&line, &room, maps) >= 0)
+		found = is_of_region(line, slice);
+	free(line);
+	if (maps)
+		fclose(maps);
+	return found;
 }
 
 /* -- a slice ----------------------------------------------------------------------------------- */

@@ -10,13 +10,17 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "departed.h"
 #include "env.h"
 #include "held.h"
 #include "least_turns.h"
+#include "pod_cgroup.h"
 #include "pod_logs.h"
 #include "procs.h"
 #include "tenants.h"
+
+#define PODS_NS (5 * NS_PER_S) /* from one search of control groups to the next */
 
 /* -- freeing ----------------------------------------------------------------------------------- */
 
@@ -278,14 +282,25 @@ static int look_at_slices(struct overview_looker *looker, struct overview *overv
 	return error ? fault_set(fault, error, "there is no memory to look at the slices") : 0;
 }
 
-/* The kubelet's directory of logs. */
-static const char *find_pod_logs(const struct overview_looker *looker)
+/* One of the kubelet's directories. */
+static const char *find_place(const char *given, const char *variable, const char *usual)
 {
-	const char *named = env_get("VGPU_POD_LOGS");
+	const char *named = env_get(variable);
 
-	if (looker->pod_logs)
-		return looker->pod_logs;
-	return named ? named : POD_LOGS_DIR;
+	if (given)
+		return given;
+	return named ? named : usual;
+}
+
+static void search_control_groups(struct overview_looker *looker, struct overview *overview)
+{
+	uint64_t now_ns = clock_now_ns();
+
+	if (looker->pods_ns && now_ns - looker->pods_ns < PODS_NS)
+		return;
+	looker->pods_ns = now_ns;
+	pod_cgroup_name(overview,
+			find_place(looker->pod_links, "VGPU_CONTAINER_LOGS", POD_CGROUP_LINKS_DIR));
 }
 
 int overview_take(struct overview_looker *looker, struct overview *ret_overview,
@@ -294,11 +309,14 @@ int overview_take(struct overview_looker *looker, struct overview *ret_overview,
 	struct overview overview = {.count = 0};
 	int error = slices_list(&overview.slices, fault);
 
-	pod_logs_name(&overview.slices, find_pod_logs(looker));
+	pod_logs_name(&overview.slices,
+		      find_place(looker->pod_logs, "VGPU_POD_LOGS", POD_LOGS_DIR));
 	procs_begin(looker->procs);
 	held_begin(!looker->only_reads);
 	if (!error)
 		error = look_at_slices(looker, &overview, fault);
+	if (!error)
+		search_control_groups(looker, &overview);
 	if (!error && looker->usage)
 		usage_take(looker->usage, &overview.usage);
 	least_turns_read(&overview.usage);

@@ -48,7 +48,7 @@ struct overview_process {
 };
 
 struct overview_slice {
-	const struct slices_one *one;
+	struct slices_one *one;
 	enum overview_state state;
 	char *why;    /* for OVERVIEW_UNREADABLE; else NULL */
 	uint64_t key; /* identifies the slice in a file of turns (region_key); 0: not known */
@@ -96,6 +96,9 @@ struct overview_looker {
 	bool only_reads;            /* takes no lock, not even to see whether it is held (held.h) */
 	const char *pod_logs;       /* the kubelet's directory of logs (pod_logs.h); NULL: what
 				     * VGPU_POD_LOGS names, or else POD_LOGS_DIR */
+	const char *pod_links;      /* its directory of links to logs (pod_cgroup.h); NULL: what
+				     * VGPU_CONTAINER_LOGS names, or else POD_CGROUP_LINKS_DIR */
+	uint64_t pods_ns;           /* when control groups were last searched; 0: never */
 	struct usage_source *usage; /* NULL without NVML */
 	struct fault no_usage;      /* the reason why usage is NULL */
 	struct procs *procs;
@@ -110,9 +113,10 @@ int overview_take(struct overview_looker *looker, struct overview *ret_overview,
 void overview_free(struct overview *overview); /* also of a zeroed one */
 
 /* Fills in the slices' figures since an earlier overview: the GPU time that they used, and for how
- * long their launches were delayed. A pod's name that is in the earlier one alone is kept: the
- * kubelet removes a pod's logs before HAMi removes its containers' directories. Slices that are not
- * in the earlier one stay as they are. */
+ * long their launches were delayed. Pods' names that are in the earlier one alone are kept: the
+ * kubelet removes a pod's logs before HAMi removes its containers' directories, and the names by
+ * control groups are searched for every few seconds, and need a process. Slices that are not in the
+ * earlier one stay as they are. */
 void overview_compare(struct overview *overview, const struct overview *earlier);
 
 /* The same slice in another overview, or the device of a slice by UUID. NULL: it is not there, or
@@ -125,6 +129,11 @@ const struct overview_device *overview_find_device(const struct overview_slice *
 /* Whether NVML's pid is that of the process, which lives: in our pid namespace, or in the host's.
  */
 bool overview_is_process(const struct overview_process *process, unsigned pid);
+
+/* Whether the process has mapped the slice's region, as every process of the slice has. A program
+ * of the slice can write any pid into the region. No file of the process is asked: the file system
+ * of one may never answer. */
+bool overview_has_region(const struct overview_slice *slice, int pid);
 
 /* Whether overview_compare with a later overview would show anything. */
 bool overview_has_counts(const struct overview *overview);

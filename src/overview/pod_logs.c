@@ -15,23 +15,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define UID_LEN        36 /* 8-4-4-4-12 hexadecimal digits */
-#define STATIC_UID_LEN 32 /* a pod that the kubelet has from a file: digits without dashes */
-
 /* -- names of files ---------------------------------------------------------------------------- */
-
-static bool is_uid(const char *text, size_t len)
-{
-	if (len != UID_LEN && len != STATIC_UID_LEN)
-		return false;
-	for (size_t i = 0; i < len; i++) {
-		bool dash = len == UID_LEN && (i == 8 || i == 13 || i == 18 || i == 23);
-
-		if (dash ? text[i] != '-' : !text[i] || !strchr("0123456789abcdef", text[i]))
-			return false;
-	}
-	return true;
-}
 
 /* Copies a part of a name. Returns false if the part is too long. */
 static bool take(const char *from, size_t len, char *part, size_t room)
@@ -54,7 +38,7 @@ static bool read_directory(const char *name, size_t len, struct pod_names *names
 	if (!end)
 		return false;
 	uid_len = (size_t)(end - name);
-	if (!is_uid(name, uid_len) || !take(name, uid_len, names->pod, sizeof(names->pod)) ||
+	if (!pod_is_uid(name, uid_len) || !take(name, uid_len, names->pod, sizeof(names->pod)) ||
 	    !take(end + 1, len - uid_len - 1, names->container, sizeof(names->container)))
 		return false;
 	names->name_space[0] = '\0';
@@ -69,7 +53,7 @@ static const char *read_entry(const char *entry, struct pod_names *names)
 {
 	const char *name = strchr(entry, '_'), *end = name ? strchr(name + 1, '_') : NULL;
 
-	if (!end || !is_uid(end + 1, strlen(end + 1)) ||
+	if (!end || !pod_is_uid(end + 1, strlen(end + 1)) ||
 	    !take(entry, (size_t)(name - entry), names->name_space, sizeof(names->name_space)) ||
 	    !take(name + 1, (size_t)(end - name - 1), names->pod, sizeof(names->pod)))
 		return NULL;

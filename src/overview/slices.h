@@ -54,9 +54,10 @@ struct slices_one {
 	/* The containers that use a slice of SLICES_KUBERNETES, SLICES_CLAIM or SLICES_HAMI
 	 * (pod_logs.h); NULL: not known. */
 	struct pod_users *pods;
-	bool shares_pods; /* pods belongs to another slice of the list */
-	uid_t owner;      /* the owner of the slice's directory or region */
-	gid_t group;      /* the group of the directory; 0 for SLICES_HAMI and SLICES_LOOSE */
+	bool shares_pods;    /* pods belongs to another slice of the list */
+	bool pods_by_cgroup; /* pods are of the slice's processes (pod_cgroup.h) */
+	uid_t owner;         /* the owner of the slice's directory or region */
+	gid_t group;         /* the group of the directory; 0 for SLICES_HAMI and SLICES_LOOSE */
 };
 
 struct slices {

@@ -17,7 +17,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "clock.h"
@@ -303,36 +302,6 @@ static void tell_excess(const struct overview_slice *slice, const struct overvie
 		    device->seen.uuid, most ? most->seen.pid : 0, most ? most->command : "?");
 }
 
-/* Whether a line of /proc/PID/maps (proc(5)) is of a mapping of the slice's region. */
-static bool is_of_region(const char *line, const struct overview_slice *slice)
-{
-	unsigned major, minor;
-	unsigned long long inode;
-
-	return sscanf(line, "%*s %*s %*s %x:%x %llu", &major, &minor, &inode) == 3 &&
-	       makedev(major, minor) == slice->file_device && inode == slice->file_inode;
-}
-
-/* Whether the process has mapped the slice's region, as every process of the slice has. A program
- * of the slice can write any pid into the region. No file of the process is asked: the file system
- * of one may never answer. */
-static bool has_region(unsigned pid, const struct overview_slice *slice)
-{
-	char path[48], *line = NULL;
-	bool found = false;
-	size_t room = 0;
-	FILE *maps;
-
-	snprintf(path, sizeof(path), "/proc/%u/maps", pid);
-	maps = fopen(path, "re");
-	while (maps && !found && getline(&line, &room, maps) >= 0)
-		found = is_of_region(line, slice);
-	free(line);
-	if (maps)
-		fclose(maps);
-	return found;
-}
-
 static void look_excess(struct audit *audit, const struct config *config,
 			const struct overview_slice *slice, unsigned index,
 			const struct usage_gpu *gpu, bool is_host, struct track_device *track,
@@ -349,7 +318,7 @@ static void look_excess(struct audit *audit, const struct config *config,
 	if (track->excess_looks == EXCESS_LOOKS)
 		tell_excess(slice, &slice->device[index], most, track->excess_bytes, events);
 	if (track->excess_looks >= EXCESS_LOOKS && most && most->here > 0 &&
-	    has_region((unsigned)most->here, slice))
+	    overview_has_region(slice, most->here))
 		note(audit, EXCESS, (unsigned)most->here, is_host);
 }
 

@@ -35,13 +35,15 @@ static void tell_pods(struct events *events, const struct slices_one *before,
 		      const struct slices_one *one)
 {
 	char line[POD_LINE_LEN], more[48] = "";
+	bool has_name;
 
 	if (!one->pods || pod_users_are_same(before->pods, one->pods))
 		return;
 	if (one->pods->count > 1)
 		snprintf(more, sizeof(more), " and %u more", one->pods->count - 1);
-	events_tell(events, EVENT_SLICE_PODS, event_of(one, NULL),
-		    "slice %s is used by the container %s%s", one->name,
+	has_name = *one->pods->user[0].container != '\0';
+	events_tell(events, EVENT_SLICE_PODS, event_of(one, NULL), "slice %s is used by %s %s%s",
+		    one->name, has_name ? "the container" : "a container of the pod",
 		    pod_line(&one->pods->user[0], line), more);
 }
 

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pod_cgroup.h"
 #include "pod_logs.h"
 #include "size.h"
 #include "slice.h"
@@ -44,6 +45,7 @@ static const struct row rows[] = {
 	{"metrics", "timeout", NULL, AT(timeout_s), NUMBER, 10, 1, 300},
 	{"metrics", "hami", NULL, AT(hami), FLAG, true, 0, 0},
 	{"metrics", "pods", POD_LOGS_DIR, AT(pods), TEXT, 0, 0, 0},
+	{"metrics", "containers", POD_CGROUP_LINKS_DIR, AT(containers), TEXT, 0, 0, 0},
 	{"turns", "socket", NULL, AT(socket), TEXT, 0, 0, 0},
 	{"events", "file", "", AT(events_file), TEXT, 0, 0, 0},
 	{"events", "journal", NULL, AT(events_journal), FLAG, true, 0, 0},

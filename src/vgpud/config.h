@@ -22,6 +22,7 @@ struct config {
 	unsigned timeout_s;          /* the longest that a connection lives */
 	bool hami;                   /* metrics also have HAMi's names */
 	char *pods;                  /* the kubelet's directory of logs */
+	char *containers;            /* the kubelet's directory of links to logs */
 	/* turns */
 	char *socket; /* the path at which vgpud hands out files of turns; "": nowhere */
 	/* events */

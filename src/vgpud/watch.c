@@ -42,6 +42,7 @@ int watch_configure(struct watch *watch, const struct config *config, struct fau
 		return error;
 	watch->config = config;
 	watch->looker.pod_logs = config->pods;
+	watch->looker.pod_links = config->containers;
 	return 0;
 }
 

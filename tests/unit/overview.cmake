@@ -1,5 +1,6 @@
 vgpu_unit_test(overview_escape overview)
 vgpu_unit_test(overview_sums overview)
+vgpu_unit_test(overview_pod_cgroup overview)
 vgpu_unit_test(overview_slices overview)
 if(TARGET unit_overview_slices)
   target_link_options(unit_overview_slices PRIVATE LINKER:--wrap=opendir)
