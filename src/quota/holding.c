@@ -374,66 +374,72 @@ bool quota_mapped(uint64_t address, uint64_t size_bytes, uint64_t handle,
 	return before;
 }
 
-/* The first mapping that begins in the range, or NULL. The range may be any that an application
- * thinks of: where it has more granules than there are mappings, those are looked at. */
-static struct entry *first_mapping_locked(uint64_t address, uint64_t end)
+/* A walk over the mappings that begin in a range. */
+struct mapping_walk {
+	uint64_t address, end;
+	struct holding_release *releases; /* filled in; NULL: the mappings are only counted */
+	size_t most, count;
+};
+
+/* Returns whether the mapping is to be removed, as its memory is not known. */
+static bool walk_to(void *arg, const struct entry *mapping)
 {
-	struct entry *first = NULL;
+	struct mapping_walk *walk = arg;
 
-	if (!mappings.count || address >= end)
-		return NULL;
-	if ((end - address) / GRANULE_BYTES <= mappings.capacity) {
-		for (; !first && address < end; address += GRANULE_BYTES)
-			first = table_find(&mappings, address);
-		return first;
+	if (mapping->key < walk->address || mapping->key >= walk->end || walk->count == walk->most)
+		return false;
+	if (walk->releases) {
+		if (!unmap_locked(mapping, &walk->releases[walk->count]))
+			return true;
+		account_begin();
 	}
-	for (size_t i = 0; i < mappings.capacity; i++) {
-		struct entry *entry = &mappings.entries[i];
-
-		if (entry->key >= address && entry->key < end && entry->key &&
-		    (!first || entry->key < first->key))
-			first = entry;
-	}
-	return first;
+	walk->count++;
+	return false;
 }
 
-/* Where the next mapping may begin. */
-static uint64_t end_of(const struct entry *mapping)
+static uint64_t length_of(const struct entry *mapping)
 {
-	return mapping->key + (mapping->amount ? mapping->amount : GRANULE_BYTES);
+	return mapping && mapping->amount ? mapping->amount : GRANULE_BYTES;
+}
+
+static void walk_granules_locked(struct mapping_walk *walk)
+{
+	uint64_t left = walk->end - walk->address, length = 0;
+
+	for (uint64_t at = walk->address; left && walk->count < walk->most; at += length) {
+		struct entry *mapping = table_find(&mappings, at);
+
+		length = length_of(mapping);
+		left -= length < left ? length : left;
+		if (mapping && walk_to(walk, mapping))
+			table_remove(&mappings, mapping);
+	}
+}
+
+/* The range may be any that an application thinks of. Where it has more granules than the table has
+ * places, the walk is one pass over the table, however many mappings there are. */
+static size_t walk(struct mapping_walk *walk)
+{
+	lock_acquire(&lock);
+	if (walk->address >= walk->end || !mappings.count)
+		walk->count = 0;
+	else if ((walk->end - walk->address) / GRANULE_BYTES < mappings.capacity)
+		walk_granules_locked(walk);
+	else
+		table_remove_if(&mappings, walk_to, walk);
+	lock_release(&lock);
+	return walk->count;
 }
 
 size_t quota_mappings(uint64_t address, uint64_t end)
 {
-	const struct entry *mapping;
-	size_t count = 0;
-
-	lock_acquire(&lock);
-	while ((mapping = first_mapping_locked(address, end))) {
-		address = end_of(mapping);
-		count++;
-	}
-	lock_release(&lock);
-	return count;
+	return walk(&(struct mapping_walk){address, end, NULL, SIZE_MAX, 0});
 }
 
-bool quota_unmapping(uint64_t *address, uint64_t end, struct holding_release *ret_release)
+size_t quota_unmapping(uint64_t address, uint64_t end, struct holding_release *ret_releases,
+		       size_t most)
 {
-	struct entry *mapping;
-	bool known = false;
-
-	account_begin();
-	lock_acquire(&lock);
-	while (!known && (mapping = first_mapping_locked(*address, end))) {
-		*address = end_of(mapping);
-		known = unmap_locked(mapping, ret_release);
-		if (!known)
-			table_remove(&mappings, mapping);
-	}
-	lock_release(&lock);
-	if (!known)
-		account_end();
-	return known;
+	return walk(&(struct mapping_walk){address, end, ret_releases, most, 0});
 }
 
 /* -- bindings ---------------------------------------------------------------------------------- */

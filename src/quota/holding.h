@@ -87,11 +87,11 @@ bool quota_mapped(uint64_t address, uint64_t size_bytes, uint64_t handle,
 /* How many mappings are known in a range. */
 size_t quota_mappings(uint64_t address, uint64_t end);
 
-/* A range with one or more mappings is about to be unmapped. This begins to release the reference
- * of the first known mapping at or after *address, and moves *address to the end of that mapping.
- * Other threads may begin with the same mapping. Its reference ends with the first
- * quota_let_go_end. False: there is none left. */
-bool quota_unmapping(uint64_t *address, uint64_t end, struct holding_release *ret_release);
+/* A range with any number of mappings is about to be unmapped. This begins to release the
+ * references of up to `most` known mappings, and returns how many. Other threads may begin with the
+ * same mappings. A mapping's reference ends with the first quota_let_go_end. */
+size_t quota_unmapping(uint64_t address, uint64_t end, struct holding_release *ret_releases,
+		       size_t most);
 
 /*
  * A reference that quota_hold_again made belongs from now on to an owner: a multicast object or an

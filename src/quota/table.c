@@ -75,13 +75,19 @@ void table_remove(struct table *table, struct entry *entry)
 	table->count--;
 }
 
+/* A removal brings entries of the same run to its place: the walk looks there again. No run reaches
+ * over the free place after which the walk begins, so each entry is looked at once. */
 void table_remove_if(struct table *table, bool (*matches)(void *arg, const struct entry *entry),
 		     void *arg)
 {
-	/* A removal may bring another entry to the same place: look there again. An entry that
-	 * wraps round the end to the front has been looked at, or will be. */
-	for (size_t i = 0; i < table->capacity;) {
-		struct entry *entry = &table->entries[i];
+	size_t mask = table->capacity - 1, first = 0;
+
+	if (!table->count)
+		return;
+	while (table->entries[first].key)
+		first++;
+	for (size_t i = 1; i < table->capacity;) {
+		struct entry *entry = &table->entries[(first + i) & mask];
 
 		if (entry->key && matches(arg, entry))
 			table_remove(table, entry);

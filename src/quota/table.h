@@ -37,7 +37,7 @@ struct entry *table_add(struct table *table, uint64_t key);
 
 void table_remove(struct table *table, struct entry *entry);
 
-/* Removes each entry for which matches(arg, entry) is true. */
+/* Removes each entry for which matches(arg, entry) is true. Each entry is looked at once. */
 void table_remove_if(struct table *table, bool (*matches)(void *arg, const struct entry *entry),
 		     void *arg);
 

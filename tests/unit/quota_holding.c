@@ -2,6 +2,7 @@
 #include <pthread.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 
 #include "quota_held_lock.h"
 #include "quota_holding_fixture.h"
@@ -26,7 +27,7 @@ static unsigned unmap(uint64_t address, uint64_t end)
 	struct holding_release going;
 	unsigned count = 0;
 
-	for (; quota_unmapping(&address, end, &going); count++)
+	for (; quota_unmapping(address, end, &going, 1); count++)
 		quota_let_go_commit(&going);
 	return count;
 }
@@ -299,15 +300,13 @@ UNIT_TEST(test_undone_together)
 UNIT_TEST(test_mapping)
 {
 	struct holding_release going;
-	uint64_t at = BASE;
 
 	attach(GIB);
 	hold(6 * MIB, HANDLE);
 	map(BASE + 4 * MIB, 6 * MIB, HANDLE);
 	assert_false(let_go(HANDLE)); /* the handle; the mapping keeps the memory */
 	assert_int_equal(data(), 6 * MIB);
-	assert_true(quota_unmapping(&at, BASE + GIB, &going));
-	assert_int_equal(at, BASE + 10 * MIB);
+	assert_int_equal(quota_unmapping(BASE, BASE + GIB, &going, 1), 1);
 	assert_true(going.last);
 	assert_int_equal(going.handle, HANDLE);
 	assert_int_equal(going.address, BASE + 4 * MIB);
@@ -325,13 +324,12 @@ UNIT_TEST(test_mapping)
 static void assert_unmapped_beside(bool refused_first)
 {
 	struct holding_release refused, going;
-	uint64_t at = BASE, from = BASE;
 
 	hold(6 * MIB, HANDLE);
 	map(BASE, 6 * MIB, HANDLE);
 	let_go(HANDLE);
-	assert_true(quota_unmapping(&at, BASE + GIB, &refused));
-	assert_true(quota_unmapping(&from, BASE + GIB, &going));
+	assert_int_equal(quota_unmapping(BASE, BASE + GIB, &refused, 1), 1);
+	assert_int_equal(quota_unmapping(BASE, BASE + GIB, &going, 1), 1);
 	if (refused_first)
 		quota_let_go_undo(&refused);
 	quota_let_go_commit(&going);
@@ -353,14 +351,13 @@ UNIT_TEST(test_unmapped_beside_a_refusal)
 UNIT_TEST(test_mapped_again)
 {
 	struct holding_release going, before;
-	uint64_t at = BASE;
 
 	attach(GIB);
 	hold(6 * MIB, HANDLE);
 	hold(4 * MIB, OTHER);
 	map(BASE, 6 * MIB, HANDLE);
 	let_go(HANDLE);
-	assert_true(quota_unmapping(&at, BASE + GIB, &going));
+	assert_int_equal(quota_unmapping(BASE, BASE + GIB, &going, 1), 1);
 	assert_true(quota_hold_again(HOLDING_PHYSICAL, OTHER) >= 0);
 	assert_true(quota_mapped(BASE, 4 * MIB, OTHER, &before));
 	assert_true(before.last);
@@ -378,14 +375,13 @@ UNIT_TEST(test_mapped_again)
 UNIT_TEST(test_replaced_beside_a_refusal)
 {
 	struct holding_release refused, going;
-	uint64_t at = BASE, from = BASE;
 
 	attach(GIB);
 	hold(6 * MIB, HANDLE);
 	map(BASE, 6 * MIB, HANDLE);
 	let_go(HANDLE);
-	assert_true(quota_unmapping(&at, BASE + GIB, &refused));
-	assert_true(quota_unmapping(&from, BASE + GIB, &going));
+	assert_int_equal(quota_unmapping(BASE, BASE + GIB, &refused, 1), 1);
+	assert_int_equal(quota_unmapping(BASE, BASE + GIB, &going, 1), 1);
 	hold(2 * MIB, HANDLE);
 	quota_let_go_commit(&going);
 	quota_let_go_undo(&refused);
@@ -416,6 +412,91 @@ UNIT_TEST(test_ranges)
 	assert_int_equal(data(), 2 * MIB);
 	assert_int_equal(unmap(BASE, BASE + GIB), 1);
 	assert_int_equal(data(), 0);
+}
+
+/* A range of any size, also up to the last address. */
+UNIT_TEST(test_any_range)
+{
+	static const uint64_t addresses[] = {GRANULE_BYTES, BASE, UINT64_MAX - 2 * GRANULE_BYTES};
+
+	attach(GIB);
+	hold(2 * MIB, HANDLE);
+	for (unsigned i = 0; i < 3; i++)
+		map(addresses[i], 2 * MIB, HANDLE);
+	assert_int_equal(quota_mappings(0, UINT64_MAX), 3);
+	assert_int_equal(quota_mappings(0, BASE), 1);
+	assert_int_equal(quota_mappings(BASE, BASE + ((uint64_t)1 << 55)), 1);
+	assert_int_equal(quota_mappings(addresses[2], UINT64_MAX), 1);
+	assert_int_equal(quota_mappings(addresses[2] + 1, UINT64_MAX), 0);
+	assert_int_equal(quota_mappings(UINT64_MAX, BASE), 0);
+	assert_int_equal(unmap(addresses[2], UINT64_MAX), 1);
+	assert_int_equal(unmap(0, UINT64_MAX), 2);
+	assert_true(let_go(HANDLE));
+	assert_true(is_quiet());
+}
+
+/* -- many mappings ---------------------------------------------------------------------------- */
+
+#define MANY 100000
+#define FAR  (100 * GRANULE_BYTES) /* apart: the range has more granules than the table places */
+
+static void map_many(void)
+{
+	for (uint64_t i = 0; i < MANY; i++)
+		map(BASE + i * FAR, 2 * MIB, HANDLE);
+}
+
+static uint64_t processor_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+/* One call unmaps all mappings. A pass over the table for each of them would take minutes. */
+UNIT_TEST(test_many_at_once)
+{
+	static struct holding_release going[MANY];
+	uint64_t end = BASE + MANY * FAR, began_ms;
+
+	attach(GIB);
+	hold(2 * MIB, HANDLE);
+	map_many();
+	let_go(HANDLE);
+	began_ms = processor_ms();
+	assert_int_equal(quota_mappings(BASE, end), MANY);
+	assert_int_equal(quota_unmapping(BASE, end, going, MANY), MANY);
+	for (unsigned i = 0; i < MANY; i++)
+		quota_let_go_commit(&going[i]);
+	assert_true(processor_ms() - began_ms < 10000);
+	assert_int_equal(quota_mappings(BASE, end), 0);
+	assert_int_equal(data(), 0);
+	assert_true(is_quiet());
+}
+
+/* Each mapping's reference begins to end once, also where unknown mappings go meanwhile. */
+UNIT_TEST(test_many_among_unknown)
+{
+	static struct holding_release going[MANY];
+	uint64_t end = BASE + MANY * FAR;
+	size_t count;
+
+	attach(GIB);
+	hold(2 * MIB, HANDLE);
+	for (uint64_t i = 0; i < MANY; i++)
+		if (i % 2)
+			map(BASE + i * FAR, 2 * MIB, HANDLE);
+		else
+			note_mapping(BASE + i * FAR, 2 * MIB, OTHER);
+	count = quota_unmapping(BASE, end, going, MANY);
+	assert_int_equal(count, MANY / 2);
+	for (size_t i = 0; i < count; i++)
+		quota_let_go_commit(&going[i]);
+	assert_int_equal(quota_mappings(BASE, end), 0);
+	assert_true(let_go(HANDLE));
+	assert_int_equal(data(), 0);
+	assert_true(is_quiet());
 }
 
 /* What a multicast object has bound is known by a place that is no address, to its end. */

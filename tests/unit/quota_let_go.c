@@ -133,14 +133,13 @@ UNIT_TEST(test_forked_meanwhile)
 UNIT_TEST(test_unmapped_by_two)
 {
 	struct holding_release first, second, before;
-	uint64_t at = BASE, from = BASE;
 
 	attach(GIB);
 	hold(6 * MIB, HANDLE);
 	quota_hold_again(HOLDING_PHYSICAL, HANDLE);
 	assert_false(quota_mapped(BASE, 6 * MIB, HANDLE, &before));
-	assert_true(quota_unmapping(&at, BASE + GIB, &first));
-	assert_true(quota_unmapping(&from, BASE + GIB, &second));
+	assert_int_equal(quota_unmapping(BASE, BASE + GIB, &first, 1), 1);
+	assert_int_equal(quota_unmapping(BASE, BASE + GIB, &second, 1), 1);
 	quota_let_go_commit(&first);
 	quota_let_go_commit(&second);
 	assert_int_equal(data(), 6 * MIB);

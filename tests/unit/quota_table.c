@@ -216,6 +216,37 @@ UNIT_TEST(test_remove_if_wraps_around)
 	table_clear(&table);
 }
 
+struct visits {
+	unsigned count, of_kept;
+};
+
+static bool is_odd(void *arg, const struct entry *entry)
+{
+	struct visits *visits = arg;
+
+	visits->count++;
+	visits->of_kept += entry->context == 0;
+	return entry->context == 1;
+}
+
+/* Each entry is looked at once, also where entries go that come before it in its run. */
+UNIT_TEST(test_remove_if_looks_once)
+{
+	for (unsigned gone = 0; gone < 1u << 8; gone++) {
+		struct table table = {NULL, 0, 0};
+		struct visits visits = {0, 0};
+		unsigned at = 1;
+
+		for (unsigned i = 0; i < 8; i++)
+			table_add(&table, key_at(i % 2 ? 0 : SIZE_MAX, &at))->context =
+				gone >> i & 1;
+		table_remove_if(&table, is_odd, &visits);
+		assert_int_equal(visits.count, 8);
+		assert_int_equal(visits.of_kept, table.count);
+		table_clear(&table);
+	}
+}
+
 static long no_memory(long number)
 {
 	return number == SYS_mmap ? -12 : 0;

@@ -147,13 +147,14 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
 	return result;
 }
 
+#define AT_ONCE 16 /* references, where there is no memory for a list of all */
+
 /* The mappings are looked up before the driver's call: after it, another thread may have mapped
  * other memory there. */
 CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
 {
-	struct holding_release few[16], *releases = few;
-	size_t most = sizeof(few) / sizeof(few[0]), known, count = 0;
-	uint64_t at = ptr;
+	struct holding_release few[AT_ONCE], *releases = few;
+	size_t most = AT_ONCE, known, count;
 	void *many;
 	CUresult result;
 
@@ -166,23 +167,22 @@ CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
 		releases = many;
 		most = known;
 	}
-	while (count < most && quota_unmapping(&at, ptr + size, &releases[count]))
-		count++;
+	count = quota_unmapping(ptr, ptr + size, releases, most);
 	result = cuda.cuMemUnmap(ptr, size);
 	for (size_t i = 0; i < count; i++)
 		dropped(&releases[i], result);
 	/* There are more mappings than the array above has places for. */
-	while (result == CUDA_SUCCESS && count == most && known > most &&
-	       quota_unmapping(&at, ptr + size, &few[0]))
-		dropped(&few[0], CUDA_SUCCESS);
+	while (result == CUDA_SUCCESS && known > most && count) {
+		count = quota_unmapping(ptr, ptr + size, few, AT_ONCE);
+		for (size_t i = 0; i < count; i++)
+			dropped(&few[i], CUDA_SUCCESS);
+	}
 	if (releases != few)
 		sys_unmap(releases, most * sizeof(*releases));
 	return result;
 }
 
 /* -- bindings: sparse arrays and multicast objects refer to what is bound to them -- */
-
-#define AT_ONCE 16
 
 /* The last references to some memory have ended with their owner. */
 static void drop_last(const struct holding_release *releases, size_t count)
