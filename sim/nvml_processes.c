@@ -4,8 +4,9 @@
  * out processes that are not in that namespace (pids.h).
  *
  *   VGPU_SIM_NVML_PIDS     foreign: process lists have each pid plus 1000000, as if they were of
- *                          another pid namespace; others: the same, without the caller; none: lists
- *                          are empty
+ *                          another pid namespace; others: the same, without the caller; swapped:
+ *                          the caller and the first other process have each other's pid; none:
+ *                          lists are empty
  *   VGPU_SIM_NVML_LISTS    all: the lists of graphics and MPS processes are the same as the list of
  *                          compute processes; otherwise they are empty
  *   VGPU_SIM_NVML_FIGURES  none: no process's memory is known
@@ -56,6 +57,18 @@ static unsigned caller_remove(struct state_process list[PROCESSES_MAX], unsigned
 	return kept;
 }
 
+static void caller_swap(struct state_process list[PROCESSES_MAX], unsigned count)
+{
+	unsigned caller = count, other = count;
+
+	for (unsigned i = count; i-- > 0;)
+		*(list[i].pid == (unsigned)getpid() ? &caller : &other) = i;
+	if (caller == count || other == count)
+		return;
+	list[caller].pid = list[other].pid;
+	list[other].pid = (unsigned)getpid();
+}
+
 /* Lists the processes on the GPU, with the pids that are shown. */
 static unsigned processes_get(enum mode mode, unsigned gpu,
 			      struct state_process list[PROCESSES_MAX])
@@ -69,6 +82,8 @@ static unsigned processes_get(enum mode mode, unsigned gpu,
 	unsigned count = state_processes(gpu, list, PROCESSES_MAX);
 	if (pids && !strcmp(pids, "others"))
 		count = caller_remove(list, count);
+	if (pids && !strcmp(pids, "swapped"))
+		caller_swap(list, count);
 	if (pids && (!strcmp(pids, "foreign") || !strcmp(pids, "others"))) {
 		for (unsigned i = 0; i < count; i++)
 			list[i].pid += FOREIGN_PIDS;

@@ -17,7 +17,9 @@
  * caller is asked to let the process rest for a moment (quota_wants_rest).
  *
  * A figure that is less than the process's contexts can take belongs to another process, whose pid
- * in another namespace equals ours. If NVML never gave another figure, it is not believed any more.
+ * in another namespace equals ours. A figure that is far above the accounts most likely does, too.
+ * Then the caller looks for this process in NVML's list (quota_doubts). If NVML never gave another
+ * figure, and the process was not found, NVML is not believed any more.
  */
 #include "account.h"
 
@@ -30,7 +32,7 @@
 
 #define RECONCILE_INTERVAL_NS (20 * NS_PER_MS) /* NVML takes 10 us: 0.05 % of the time */
 #define NARROW_INTERVAL_NS    (2 * NS_PER_MS)  /* where the slice is nearly full */
-#define ODD_MOST              5 /* implausible figures in a row, before NVML is not asked again */
+#define ODD_MOST              5 /* implausible figures in a row, before NVML is doubted */
 #define NARROW_BYTES          ((uint64_t)512 << 20)
 #define OVER_LEAST            5 /* comparisons in a row that show too much in the accounts */
 #define REST_INTERVAL_NS      NS_PER_S
@@ -39,7 +41,8 @@
 static bool unmeasured[VGPU_DEVICES_MAX];        /* the newest context's cost is a guess */
 static uint64_t reconciled_ns[VGPU_DEVICES_MAX]; /* when last, 0: never; coarse clock */
 static bool believed[VGPU_DEVICES_MAX];          /* NVML has said something plausible; atomic */
-static unsigned odd[VGPU_DEVICES_MAX];           /* how often in a row it has not */
+static unsigned odd[VGPU_DEVICES_MAX];           /* how often in a row it has not, at rest */
+static bool found; /* the process was found in NVML's list; the comparing thread writes it */
 /* The growth that the last comparison saw and did not believe yet; the comparing thread writes it.
  */
 static uint64_t suspect_bytes[VGPU_DEVICES_MAX];
@@ -73,6 +76,7 @@ void compare_forget(void)
 	memset(unmeasured, 0, sizeof(unmeasured));
 	memset(believed, 0, sizeof(believed));
 	memset(odd, 0, sizeof(odd));
+	found = false;
 	memset(suspect_bytes, 0, sizeof(suspect_bytes));
 	memset(over, 0, sizeof(over));
 	memset(rest_ns, 0, sizeof(rest_ns));
@@ -330,12 +334,22 @@ static struct vgpu_hami_usage usage_without_expected(int device)
 /* An implausible figure belongs to another process, if NVML never gave a plausible one. */
 static bool is_distrusted(int device)
 {
-	return !is_believed(device) && odd[device] >= ODD_MOST;
+	return !found && !is_believed(device) && odd[device] >= ODD_MOST;
+}
+
+bool quota_doubts(int device, const struct quota_ticket *ticket, uint64_t nvml_bytes)
+{
+	return !found && (odd[device] >= ODD_MOST ||
+			  nvml_bytes > most_since(device, ticket) + CONTEXT_BYTES_MOST);
+}
+
+void quota_found(void)
+{
+	found = true;
 }
 
 static void believe(int device)
 {
-	odd[device] = 0;
 	__atomic_store_n(&believed[device], true, __ATOMIC_RELAXED);
 }
 
@@ -374,6 +388,7 @@ static void settle_quiet(int device, const struct vgpu_hami_usage *usage, uint64
 			__atomic_store_n(&unmeasured[device], true, __ATOMIC_RELEASE);
 		return;
 	}
+	odd[device] = 0;
 	believe(device);
 	if (guess || own < usage->context) {
 		adjust(device, REGION_MODULE, usage->module, modules);

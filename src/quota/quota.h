@@ -329,6 +329,15 @@ bool quota_is_at_rest(void);
  * NVML's figure each time. True at most once a second; for the thread that compares. */
 bool quota_wants_rest(int device);
 
+/*
+ * Whether NVML's figure is hardly this process's, although NVML lists it under this process's pid.
+ * Either several figures in a row were less than the contexts take, or this figure is more than a
+ * context above the peak of the accounts since the ticket. The comparing thread calls this.
+ */
+bool quota_doubts(int device, const struct quota_ticket *ticket, uint64_t nvml_bytes);
+/* The process was found in NVML's list: quota_doubts is false from now on. */
+void quota_found(void);
+
 /* By how much the accounts are above NVML's figure; 0 if something has changed since the ticket. */
 uint64_t quota_excess(int device, const struct quota_ticket *ticket, uint64_t nvml_bytes);
 

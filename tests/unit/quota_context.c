@@ -485,6 +485,60 @@ UNIT_TEST(test_code_due_on_each)
 	assert_true(quota_reconcile_due(1));
 }
 
+static bool doubts(uint64_t nvml_bytes)
+{
+	struct quota_ticket ticket = quota_reconcile_ticket(0);
+
+	return quota_doubts(0, &ticket, nvml_bytes);
+}
+
+/* Several figures in a row are less than a context can take. Once the process was found in NVML's
+ * list, the figures are its own. */
+UNIT_TEST(test_doubts_low_figures)
+{
+	attach(8 * GIB);
+	make(1, COST + 9 * MIB);
+	for (unsigned i = 0; i < 5; i++) {
+		assert_false(doubts(LEAST - 1));
+		reconcile(LEAST - 1);
+	}
+	assert_true(doubts(LEAST - 1));
+	assert_books(COST + 9 * MIB, 0, 0, HIDDEN);
+	quota_found();
+	assert_false(doubts(LEAST - 1));
+	reconcile(COST + 30 * MIB);
+	assert_books(COST + 30 * MIB, 0, 0, HIDDEN);
+	reconcile(COST + 50 * MIB);
+	assert_books(COST + 30 * MIB, 20 * MIB, 0, HIDDEN);
+}
+
+/* The first figures were what they should be by chance. */
+UNIT_TEST(test_doubts_what_it_believed)
+{
+	attach(8 * GIB);
+	make_known(1);
+	allocate(BASE, GIB);
+	for (unsigned i = 0; i < 5; i++) {
+		assert_false(doubts(COST));
+		reconcile(COST);
+	}
+	assert_true(doubts(COST));
+	assert_books(COST, 0, GIB, HIDDEN);
+	reconcile(COST + GIB);
+	assert_false(doubts(COST + GIB));
+	release(BASE);
+}
+
+UNIT_TEST(test_doubts_high_figures)
+{
+	attach(8 * GIB);
+	make_known(1);
+	assert_false(doubts(COST + CONTEXT_BYTES_MOST));
+	assert_true(doubts(COST + CONTEXT_BYTES_MOST + 1));
+	quota_found();
+	assert_false(doubts(COST + 4 * GIB));
+}
+
 /* A figure below what a context can take is another process's: NVML is not believed from then on,
  * and nothing is lowered by it. For good, so this is device 1 and its test alone. */
 UNIT_TEST(test_distrust)

@@ -88,11 +88,13 @@ static bool compare_locked(CUdevice device)
 {
 	struct quota_ticket ticket;
 	uint64_t bytes;
+	bool doubted;
 	int error;
 
 	share_look();
 	error = look(device, &ticket, &bytes);
-	if (error == -ENOENT && self_find(device))
+	doubted = !error && quota_doubts(device, &ticket, bytes);
+	if ((error == -ENOENT || doubted) && self_find(device, doubted))
 		error = look(device, &ticket, &bytes);
 	if (!error && async_free_found_gone(device, quota_excess(device, &ticket, bytes)))
 		error = look(device, &ticket, &bytes);

@@ -1,9 +1,9 @@
 /*
  * Older drivers list the host's pids, also to processes in a pid namespace, which do not know their
- * pids on the host. So the process takes device memory of an unusual size, and gives it back. The
- * one entry of NVML's list whose figure rose and fell by exactly that size is the process's own.
- * The result must be the same for two sizes. cuMemCreate is used, as it needs no context, and
- * cuMemRelease waits for nothing.
+ * pids on the host. Another process may have the same number there. So the process takes device
+ * memory of an unusual size, and gives it back. The one entry of NVML's list whose figure rose and
+ * fell by exactly that size is the process's own. The result must be the same for two sizes.
+ * cuMemCreate is used, as it needs no context, and cuMemRelease waits for nothing.
  *
  * The memory is charged while the process has it. If other threads allocate meanwhile, or there is
  * no room, no entry is found, and a later reconciliation tries again, a few times. One thread at a
@@ -96,17 +96,18 @@ static unsigned try_charged(CUdevice device, const char *uuid, uint64_t bytes)
 	return pid;
 }
 
-static void say(CUdevice device)
+static void say(CUdevice device, bool listed)
 {
-	log_line(
-		LOG_WARN,
-		"NVML shows no memory of this process on GPU %d, so what the driver takes there of "
-		"itself, as for code at its first use, is not held; run it in the host's pid "
-		"namespace, or with a newer driver",
-		device);
+	log_line(LOG_WARN,
+		 "NVML shows %s on GPU %d, so what the driver takes there of "
+		 "itself, as for code at its first use, is not held; run it in the host's pid "
+		 "namespace, or with a newer driver",
+		 listed ? "another process's memory under this one's pid"
+			: "no memory of this process",
+		 device);
 }
 
-bool self_find(CUdevice device)
+bool self_find(CUdevice device, bool listed)
 {
 	char uuid[VGPU_UUID_LEN];
 	unsigned pid;
@@ -117,9 +118,10 @@ bool self_find(CUdevice device)
 	pid = try_charged(device, uuid, 6 * MIB);
 	if (pid && try_charged(device, uuid, 10 * MIB) == pid) {
 		nvml_know_self(pid);
+		quota_found();
 		return true;
 	}
 	if (tries == TRIES)
-		say(device);
+		say(device, listed);
 	return false;
 }

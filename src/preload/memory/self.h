@@ -5,9 +5,10 @@
 
 #include "cuda_abi.h"
 
-/* NVML lists no process with this process's pid. Finds the entry whose figure changes when the
- * process takes memory of the device; nvml_own_usage uses that entry from then on. False: not
- * found, which a line says, once. */
-bool self_find(CUdevice device);
+/* NVML lists no process with this process's pid; or, if `listed`, one that is hardly this process.
+ * The function finds the entry whose figure changes when the process takes memory of the device.
+ * nvml_own_usage uses that entry from then on. False: no entry was found, which a line says, once.
+ */
+bool self_find(CUdevice device, bool listed);
 
 void self_forget(void); /* in a forked child */

@@ -1,6 +1,7 @@
 /* NVML that cannot say what this process has: the quota holds all the same. */
 #include "cuda_api.h"
 
+#include <string.h>
 #include <unistd.h>
 
 static CUdeviceptr pieces[4096];
@@ -77,6 +78,116 @@ TEST(too_small)
 	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
 	CHECK_CUDA(cuDevicePrimaryCtxRetain(&context, 0), CUDA_ERROR_OUT_OF_MEMORY);
 	CHECK_AT_MOST(outside_used(0), 4 * MIB);
+}
+
+/* -- our pid is of another process in NVML's list --------------------------------------------- */
+
+/* A process that is no member of the slice: how much it has beside a context of so much. */
+struct namesake {
+	const char *name, *context_mib;
+	uint64_t bytes;
+};
+
+static const struct namesake namesakes[] = {
+	{"namesake_small", "100", 0},
+	{"namesake_alike", NULL, 0}, /* as much as we have, at first */
+	{"namesake_large", NULL, 10 * GIB},
+};
+
+static const struct namesake *namesake;
+
+static void be_namesake(int wire)
+{
+	env_set("CUDA_DEVICE_MEMORY_SHARED_CACHE", scene_path("other.cache"));
+	env_set("CUDA_DEVICE_MEMORY_LIMIT", NULL);
+	env_set("VGPU_SIM_NVML_PIDS", NULL);
+	env_set("VGPU_SIM_FAULTS", NULL);
+	env_set("VGPU_SIM_CONTEXT_MIB", namesake->context_mib);
+	cuda_start(0);
+	if (namesake->bytes)
+		take(namesake->bytes);
+	tell(wire, 1);
+	hear(wire);
+}
+
+/* Each comparison comes when the time since the last one is over. */
+static void compare_often(void)
+{
+	for (unsigned i = 0; i < 20; i++) {
+		sleep_ms(25);
+		give(take(GRANULE));
+	}
+}
+
+/* The process finds its own entry in the list, and goes by that. */
+static void found_among(const struct namesake *other)
+{
+	struct vgpu_hami_usage usage;
+	struct member member;
+
+	namesake = other;
+	env_set("CUDA_DEVICE_MEMORY_LIMIT", "8g");
+	member = member_start(be_namesake);
+	hear(member.wire);
+	env_set("VGPU_SIM_NVML_PIDS", "swapped");
+	env_set("VGPU_SIM_MODULE_MIB", "20");
+	cuda_start(0);
+	take(2 * GIB);
+	compare_often();
+	usage = ledger_own(0);
+	CHECK_EQUAL(usage.context, CONTEXT);
+	CHECK_EQUAL(usage.module, 0);
+	CHECK_CUDA(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 2048), CUDA_SUCCESS);
+	compare_often();
+	usage = ledger_own(0);
+	CHECK_EQUAL(usage.context + usage.module + usage.data, outside_of(0, getpid()));
+	tell(member.wire, 1);
+	member_end(&member);
+}
+
+TEST_TABLE(namesakes, found_among);
+
+static void compare_all_the_time(void)
+{
+	cuda_start(0);
+	take(2 * GIB);
+	compare_often();
+	CHECK_AT_MOST(outside_of(0, getpid()),
+		      ledger_own(0).context + ledger_own(0).module + ledger_own(0).data);
+}
+
+/* What the process takes to find itself is refused. */
+static void not_found_among(const struct namesake *other)
+{
+	struct member member;
+	struct said said;
+	const char *line;
+
+	namesake = other;
+	env_set("CUDA_DEVICE_MEMORY_LIMIT", "16g");
+	member = member_start(be_namesake);
+	hear(member.wire);
+	env_set("VGPU_SIM_NVML_PIDS", "swapped");
+	env_set("VGPU_SIM_FAULTS", "cuMemCreate=2");
+	env_set("LIBCUDA_LOG_LEVEL", "1");
+	said = member_listen(compare_all_the_time);
+	CHECK_EQUAL(said.status, 0);
+	CHECK_EQUAL(lines_in(said.err), 1);
+	line = "NVML shows another process's memory under this one's pid on GPU 0, so what the "
+	       "driver takes there of itself";
+	CHECK(strstr(said.err, line) != NULL);
+	tell(member.wire, 1);
+	member_end(&member);
+}
+
+TEST(says_that_small_is_anothers)
+{
+	not_found_among(&namesakes[0]);
+}
+
+TEST(says_that_alike_is_anothers)
+{
+	not_found_among(&namesakes[1]);
 }
 
 /* -- another process that moves as we do ------------------------------------------------------- */
