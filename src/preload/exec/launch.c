@@ -15,6 +15,7 @@
 #include "gpu_events.h"
 #include "hooks.h"
 #include "lazy_code.h"
+#include "local.h"
 #include "lock.h"
 #include "quota.h"
 #include "signs.h"
@@ -271,10 +272,16 @@ static const void *loads(CUstream stream, const struct cost_of *what)
 CUresult launch_begin(struct launch *launch, CUstream stream, bool per_thread,
 		      const struct cost_of *what)
 {
+	CUresult result = CUDA_SUCCESS;
+
 	launch->pass.meter = NULL;
 	launch->loads = loads(stream, what);
 	launch->loads_for = stream;
 	launch->waits = false;
+	if (launch->loads && !what->graph)
+		result = local_of_launch(launch->loads, stream);
+	if (result != CUDA_SUCCESS)
+		return result;
 	if (is_leased(stream, per_thread, what))
 		return CUDA_SUCCESS;
 	return ask(launch, stream, per_thread, what);

@@ -6,12 +6,13 @@
  *
  * An entry is one word:
  *
- *     bits 48 to 63    a bit for each context in which the handle was launched
+ *     bit 63           a mark
+ *     bits 48 to 62    a bit for each context in which the handle was launched
  *     bits 3 to 47     the handle: an address, which is aligned, of up to 48 bits
  *     bits 0 to 2      marks
  *
  * The code of a handle is awaited while a context is alive that has no bit in the entry. A handle
- * whose code is loaded once gets all bits with its first launch, and keeps them. Fifteen contexts
+ * whose code is loaded once gets all bits with its first launch, and keeps them. Fourteen contexts
  * have a bit of their own. Those after them, and green contexts, have one bit in common.
  */
 #include "lazy_code.h"
@@ -24,14 +25,15 @@
 #define BUCKETS 512
 #define PLACES  8 /* of a bucket */
 
-#define AWAITED     ((uintptr_t)1) /* in a context that is alive */
-#define OLD         ((uintptr_t)2) /* when it is handed out again, it counts as new */
-#define PER_CONTEXT ((uintptr_t)4) /* its code is loaded in each context */
+#define AWAITED     ((uintptr_t)1)       /* in a context that is alive */
+#define OLD         ((uintptr_t)2)       /* when it is handed out again, it counts as new */
+#define PER_CONTEXT ((uintptr_t)4)       /* its code is loaded in each context */
+#define KERNEL      ((uintptr_t)1 << 63) /* the handle is a CUkernel for certain */
 #define HANDLE      (((uintptr_t)1 << CONTEXTS_SHIFT) - 8)
 
 #define CONTEXTS_SHIFT 48
-#define CONTEXTS_ALL   ((uintptr_t)0xffff << CONTEXTS_SHIFT)
-#define CONTEXTS       15 /* with a bit of their own; the others share the bit after them */
+#define CONTEXTS_ALL   ((uintptr_t)0x7fff << CONTEXTS_SHIFT)
+#define CONTEXTS       14 /* with a bit of their own; the others share the bit after them */
 
 uint32_t lazy_code_count; /* with one for `lost` */
 static bool lost;         /* a handle has lost its place while its code was awaited; atomic */
@@ -188,6 +190,17 @@ bool lazy_code_is_awaited(const void *handle, CUstream stream)
 	return !(entry & bit_of(stream));
 }
 
+bool lazy_code_is_known(const void *handle, enum lazy_code_kind *ret_kind)
+{
+	const uintptr_t *place = place_of(handle);
+	uintptr_t entry = place ? __atomic_load_n(place, __ATOMIC_RELAXED) : 0;
+
+	if (!is_of(entry, handle) || !handle || (entry & PER_CONTEXT && !(entry & KERNEL)))
+		return false;
+	*ret_kind = entry & KERNEL ? LAZY_CODE_PER_CONTEXT : LAZY_CODE_ONCE;
+	return true;
+}
+
 bool lazy_code_handed_out(const void *handle, enum lazy_code_kind kind)
 {
 	uintptr_t entry = ((uintptr_t)handle & HANDLE) | AWAITED;
@@ -196,7 +209,7 @@ bool lazy_code_handed_out(const void *handle, enum lazy_code_kind kind)
 	if (!handle || !quota_attached())
 		return false;
 	if (kind == LAZY_CODE_PER_CONTEXT)
-		entry |= PER_CONTEXT;
+		entry |= PER_CONTEXT | KERNEL;
 	do {
 		place = place_for(handle);
 		before = __atomic_load_n(place, __ATOMIC_RELAXED);

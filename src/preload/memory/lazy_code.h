@@ -11,7 +11,7 @@
  *
  * A CUfunction belongs to one context, and a graph's kernels have the contexts of its nodes. The
  * code of a CUkernel is awaited in each context, until the kernel was launched in all that there
- * are. Of a process with more than fifteen contexts, the others count as one. The context of a
+ * are. Of a process with more than fourteen contexts, the others count as one. The context of a
  * launch is asked for only while the process has several contexts, and the kernel was launched in
  * some of them only.
  */
@@ -34,6 +34,10 @@ bool lazy_code_is_awaited(const void *handle, CUstream stream);
 
 /* How often the driver loads the code of a handle. */
 enum lazy_code_kind { LAZY_CODE_ONCE, LAZY_CODE_PER_CONTEXT };
+
+/* Whether the table has the handle, and of which kind the handle is. If a launch has the handle,
+ * LAZY_CODE_PER_CONTEXT means a CUkernel, and LAZY_CODE_ONCE a CUfunction. */
+bool lazy_code_is_known(const void *handle, enum lazy_code_kind *ret_kind);
 
 /* The driver hands out the handle. Returns whether the handle is a new one. Libraries ask for
  * handles that they have, again and again. */

@@ -1,19 +1,23 @@
 /*
  * The driver takes local memory at the first launch of a kernel that needs more of it than any
  * kernel before in its context. It takes the kernel's size for each thread that the device can
- * have, and keeps the memory until the context ends. A launch cannot be refused for that, as a
- * launch does not look at its kernel. So the memory is reserved when the function is handed out:
+ * have, and keeps the memory until the context ends. So the memory is reserved when the function is
+ * handed out:
  *
  *     reserved = threads of the device * (most local memory of a function handed out - stack size)
  *
  * The charge of a context has the stacks already. The reconciliation with NVML knows of the
  * reservation (quota_expect); otherwise it would refund the reservation before the launch.
  *
- * Three kinds of functions are charged only when the reconciliation sees their memory. The first
- * are those that are handed out while no context is current. The second are kernels of a library
- * that are launched in another context than the one in which they were handed out. The third are
- * functions of cuModuleEnumerateFunctions that are launched without cuFuncLoad, because the driver
- * does not report their local memory before they are loaded.
+ * A kernel may be launched in another context than the one in which it was handed out, or may be
+ * handed out while no context is current. For a function of cuModuleEnumerateFunctions, the driver
+ * does not report the local memory before the function is loaded. So the first launch of a handle
+ * in a context (lazy_code.h) reserves, too, and is refused if there is no room. A launch into a
+ * stream that is being captured does not load the function.
+ *
+ * Two kinds of functions are charged only when the reconciliation sees their memory. The first are
+ * those that only a graph launches, as the launch of a graph does not look at its kernels. The
+ * second are those whose handle has lost its place in the table of lazy_code.c.
  *
  * Contexts for which the table has no place share the last place: the most of any of them is
  * reserved for all. `lock` guards the table; it is not held while the driver is asked or room is
@@ -23,10 +27,14 @@
 
 #include <errno.h>
 
+#include "capture.h"
 #include "cuda.h"
 #include "green.h"
 #include "headroom.h"
+#include "launch.h"
+#include "lazy_code.h"
 #include "lock.h"
+#include "pools.h"
 #include "quota.h"
 #include "state.h"
 
@@ -183,4 +191,42 @@ CUresult local_of_kernels(const CUkernel *kernels, unsigned count)
 		    bytes > most)
 			most = bytes;
 	return most > 0 ? want((uint64_t)most) : CUDA_SUCCESS;
+}
+
+/* -- at a launch ------------------------------------------------------------------------------- */
+
+/* If the driver has not loaded the function, this loads it, as the launch would do. */
+static CUresult of_launched_function(CUfunction function)
+{
+	int bytes;
+
+	if (cuda.cuFuncGetAttribute(&bytes, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, function) ==
+		    CUDA_ERROR_FUNCTION_NOT_LOADED &&
+	    !capture_any())
+		cuda.cuFuncLoad(function);
+	return local_of_functions(&function, 1);
+}
+
+CUresult local_of_launch(const void *handle, CUstream stream)
+{
+	CUcontext context = launch_context(stream), current = NULL;
+	CUstreamCaptureMode mode;
+	enum lazy_code_kind kind;
+	bool pushed = false;
+	CUresult result;
+
+	if (!context || !lazy_code_is_known(handle, &kind))
+		return CUDA_SUCCESS;
+	cuda.cuCtxGetCurrent(&current);
+	if (context != current)
+		pushed = cuda.cuCtxPushCurrent_v2(context) == CUDA_SUCCESS;
+	mode = relaxed_begin(); /* the launch may be captured, and a question may load code */
+	if (kind == LAZY_CODE_PER_CONTEXT)
+		result = local_of_kernels(&(CUkernel){(CUkernel)(uintptr_t)handle}, 1);
+	else
+		result = of_launched_function((CUfunction)(uintptr_t)handle);
+	relaxed_end(mode);
+	if (pushed)
+		cuda.cuCtxPopCurrent_v2(&current);
+	return result;
 }

@@ -16,6 +16,10 @@ uint64_t local_threads(CUdevice device);
 CUresult local_of_functions(const CUfunction *functions, unsigned count);
 CUresult local_of_kernels(const CUkernel *kernels, unsigned count);
 
+/* Before the first launch of a function or kernel in the context of the stream: reserves its local
+ * memory. Nothing is reserved for a handle that the table of lazy_code.h does not have. */
+CUresult local_of_launch(const void *handle, CUstream stream);
+
 /* The stack size of the current context was set to `bytes`, and the driver has taken the memory. */
 void local_of_stacks(uint64_t bytes);
 

@@ -28,15 +28,24 @@ static CUresult load_now(CUresult result, const void *handle)
 	return result;
 }
 
+/* Whether local memory is to be reserved for a handle that is handed out. It may have been handed
+ * out before, while no context or another one was current. */
+static bool wants_local(const void *made, enum lazy_code_kind kind, bool *ret_new)
+{
+	*ret_new = lazy_code_handed_out(made, kind);
+	return *ret_new || (lazy_code_any() && lazy_code_is_awaited(made, NULL));
+}
+
 static CUresult hand_out_function(CUfunction made, CUfunction *ret_function)
 {
 	CUresult result = CUDA_SUCCESS;
+	bool new;
 
-	if (lazy_code_handed_out(made, LAZY_CODE_ONCE))
+	if (wants_local(made, LAZY_CODE_ONCE, &new))
 		result = local_of_functions(&made, 1);
 	if (result == CUDA_SUCCESS)
 		*ret_function = made;
-	else
+	else if (new)
 		lazy_code_taken_back(made);
 	return result;
 }
@@ -44,12 +53,13 @@ static CUresult hand_out_function(CUfunction made, CUfunction *ret_function)
 static CUresult hand_out_kernel(CUkernel made, CUkernel *ret_kernel)
 {
 	CUresult result = CUDA_SUCCESS;
+	bool new;
 
-	if (lazy_code_handed_out(made, LAZY_CODE_PER_CONTEXT))
+	if (wants_local(made, LAZY_CODE_PER_CONTEXT, &new))
 		result = local_of_kernels(&made, 1);
 	if (result == CUDA_SUCCESS)
 		*ret_kernel = made;
-	else
+	else if (new)
 		lazy_code_taken_back(made);
 	return result;
 }
