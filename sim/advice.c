@@ -127,6 +127,74 @@ CUresult cuMemPrefetchAsync_v2_ptsz(CUdeviceptr devPtr, size_t count, CUmemLocat
 	return prefetch(__func__, flags ? 0 : devPtr, count, location, hStream, true);
 }
 
+/* Returns the index of the location to which the range is moved. A location holds from its first
+ * range to the next location's first range. */
+static size_t location_for(size_t range, const size_t *firsts, size_t count)
+{
+	size_t at = 0;
+
+	while (at + 1 < count && firsts[at + 1] <= range)
+		at++;
+	return at;
+}
+
+static bool firsts_valid(const size_t *firsts, size_t locations, size_t ranges)
+{
+	if (!locations || locations > ranges || firsts[0])
+		return false;
+	for (size_t i = 1; i < locations; i++)
+		if (firsts[i] <= firsts[i - 1] || firsts[i] >= ranges)
+			return false;
+	return true;
+}
+
+/* A batch is refused as a whole, before anything of it is done. cuda.h says what is refused. */
+static CUresult prefetch_batch(const char *function, const CUdeviceptr *addresses,
+			       const size_t *sizes, size_t count, const CUmemLocation *locations,
+			       const size_t *firsts, size_t locations_count,
+			       unsigned long long flags, CUstream handle, bool per_thread)
+{
+	struct memory_advice advice;
+	CUcontext context;
+	CUstream stream;
+	CUresult result = enter_context(function, &context);
+
+	if (!result && ((!handle && !per_thread) || flags || !addresses || !sizes || !locations ||
+			!firsts || !firsts_valid(firsts, locations_count, count)))
+		result = CUDA_ERROR_INVALID_VALUE;
+	if (!result)
+		result = stream_resolve(context, handle, per_thread, &stream);
+	for (size_t i = 0; !result && i < count; i++) {
+		if (!memory_advice_get(addresses[i], sizes[i], &advice))
+			result = CUDA_ERROR_INVALID_VALUE;
+		else if (!location_valid(&locations[location_for(i, firsts, locations_count)]))
+			result = CUDA_ERROR_INVALID_DEVICE;
+	}
+	if (!result)
+		result = capture_refuse(stream);
+	for (size_t i = 0; !result && i < count; i++) {
+		memory_advice_get(addresses[i], sizes[i], &advice);
+		advice.prefetched = locations[location_for(i, firsts, locations_count)];
+		memory_advice_set(addresses[i], sizes[i], &advice);
+	}
+	return result;
+}
+
+#define PREFETCH_BATCH(name, per_thread)                                                  \
+	CUresult name(CUdeviceptr *dptrs, size_t *sizes, size_t count,                    \
+		      CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs,               \
+		      size_t numPrefetchLocs, unsigned long long flags, CUstream hStream) \
+	{                                                                                 \
+		return prefetch_batch(__func__, dptrs, sizes, count, prefetchLocs,        \
+				      prefetchLocIdxs, numPrefetchLocs, flags, hStream,   \
+				      per_thread);                                        \
+	}
+
+PREFETCH_BATCH(cuMemPrefetchBatchAsync, false)
+PREFETCH_BATCH(cuMemPrefetchBatchAsync_ptsz, true)
+PREFETCH_BATCH(cuMemDiscardAndPrefetchBatchAsync, false)
+PREFETCH_BATCH(cuMemDiscardAndPrefetchBatchAsync_ptsz, true)
+
 /* The location as the older attributes report it: a device's number, or a number for the host or
  * for none. */
 static int number_of(const CUmemLocation *location)

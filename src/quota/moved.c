@@ -12,7 +12,8 @@
  * thread takes this lock before the lock of account.c.
  *
  * A move that the driver refuses is undone. If another thread has begun to move a part of the same
- * allocation to the same GPU since, the range stays charged until the allocation ends.
+ * allocation to the same GPU since, the range stays charged until the allocation ends. Moves of one
+ * call are undone from the last to the first.
  *
  * What it is not: an account of pages that the device takes by itself, when a kernel there touches
  * managed memory. No call reports that either.
@@ -126,8 +127,11 @@ int quota_move(int device, uint64_t base, uint64_t address, uint64_t bytes, stru
 		move.first = was.first;
 		move.bytes = entry->amount;
 		move.charged = true;
-		move.serial = entry->serial = ++serials;
+		move.before = entry->serial;
+		move.serial = ++serials;
 		error = charge_locked(entry, range_with(was, base, address, bytes));
+		if (!error)
+			entry->serial = move.serial;
 	}
 	lock_release(&lock);
 	account_end();
@@ -145,10 +149,12 @@ void quota_move_undo(const struct quota_move *move)
 	account_begin();
 	lock_acquire(&lock);
 	entry = table_find(&moves, key_of(move->base, move->device));
-	if (entry && entry->amount > move->bytes && entry->serial == move->serial) {
-		account_return_managed(move->device, entry->amount - move->bytes);
+	if (entry && entry->serial == move->serial) {
+		if (entry->amount > move->bytes)
+			account_return_managed(move->device, entry->amount - move->bytes);
 		entry->references = (uint32_t)move->first;
 		entry->amount = move->bytes;
+		entry->serial = move->before;
 		if (!entry->amount)
 			remove_locked(entry);
 	}

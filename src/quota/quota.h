@@ -152,7 +152,7 @@ struct quota_move {
 	bool charged; /* there is something to undo */
 	uint64_t base;
 	uint64_t first, bytes; /* the range on the device before: its first granule, and how much */
-	uint32_t serial;
+	uint32_t serial, before; /* of the move; of the one before it */
 };
 
 /*

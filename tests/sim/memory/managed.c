@@ -54,8 +54,42 @@ static CUresult by_advice_v2(CUdeviceptr address, size_t bytes, int device)
 	return cuMemAdvise_v2(address, bytes, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, on(device));
 }
 
+static CUstream a_stream(void)
+{
+	static CUstream stream;
+
+	if (!stream)
+		CHECK_CUDA(cuStreamCreate(&stream, 0), CUDA_SUCCESS);
+	return stream;
+}
+
+static CUresult by_batch(CUdeviceptr address, size_t bytes, int device)
+{
+	return cuMemPrefetchBatchAsync(&address, &bytes, 1, (CUmemLocation[]){on(device)},
+				       (size_t[]){0}, 1, 0, a_stream());
+}
+
+static CUresult by_batch_ptsz(CUdeviceptr address, size_t bytes, int device)
+{
+	return cuMemPrefetchBatchAsync_ptsz(&address, &bytes, 1, (CUmemLocation[]){on(device)},
+					    (size_t[]){0}, 1, 0, NULL);
+}
+
+static CUresult by_discard(CUdeviceptr address, size_t bytes, int device)
+{
+	return cuMemDiscardAndPrefetchBatchAsync(&address, &bytes, 1, (CUmemLocation[]){on(device)},
+						 (size_t[]){0}, 1, 0, a_stream());
+}
+
+static CUresult by_discard_ptsz(CUdeviceptr address, size_t bytes, int device)
+{
+	return cuMemDiscardAndPrefetchBatchAsync_ptsz(
+		&address, &bytes, 1, (CUmemLocation[]){on(device)}, (size_t[]){0}, 1, 0, NULL);
+}
+
 static CUresult (*const moves[])(CUdeviceptr, size_t, int) = {
-	by_prefetch, by_prefetch_ptsz, by_prefetch_v2, by_prefetch_v2_ptsz, by_advice, by_advice_v2,
+	by_prefetch,  by_prefetch_ptsz, by_prefetch_v2, by_prefetch_v2_ptsz, by_advice,
+	by_advice_v2, by_batch,         by_batch_ptsz,  by_discard,          by_discard_ptsz,
 };
 
 #define MOVES (sizeof(moves) / sizeof(*moves))
@@ -138,6 +172,113 @@ TEST(rejected)
 		   CUDA_ERROR_INVALID_VALUE);
 	CHECK_EQUAL(ledger_own(1).data, CHUNK);
 }
+
+/* -- batches ----------------------------------------------------------------------------------- */
+
+#define RANGES 40
+
+struct batch {
+	CUdeviceptr address[RANGES];
+	size_t bytes[RANGES];
+};
+
+/* Every second chunk of the memory, from the first on. */
+static struct batch batch_of(CUdeviceptr address)
+{
+	struct batch batch;
+
+	for (unsigned i = 0; i < RANGES; i++) {
+		batch.address[i] = address + i % 4 * 2 * CHUNK;
+		batch.bytes[i] = CHUNK;
+	}
+	return batch;
+}
+
+static CUresult move_batch(struct batch *batch, size_t count, CUmemLocation *locations,
+			   size_t *firsts, size_t locations_count)
+{
+	return cuMemPrefetchBatchAsync(batch->address, batch->bytes, count, locations, firsts,
+				       locations_count, 0, a_stream());
+}
+
+/* Each range has the last location whose first range is not after it. */
+TEST(batch_of_locations)
+{
+	struct batch batch = batch_of(start(8 * CHUNK));
+	CUmemLocation locations[] = {on(-1), on(1), on(0)};
+
+	CHECK_CUDA(move_batch(&batch, 4, locations, (size_t[]){0, 3}, 1), CUDA_SUCCESS);
+	CHECK_EQUAL(ledger_own(1).data, 0);
+	CHECK_CUDA(move_batch(&batch, 4, locations, (size_t[]){0, 2, 3}, 3), CUDA_SUCCESS);
+	CHECK_EQUAL(ledger_own(1).data, CHUNK);
+	CHECK_CUDA(move_batch(&batch, 4, locations, (size_t[]){0, 2}, 2), CUDA_SUCCESS);
+	CHECK_EQUAL(ledger_own(1).data, 3 * CHUNK);
+	CHECK_EQUAL(ledger_own(0).data, 8 * CHUNK);
+	give(batch.address[0]);
+	CHECK_EQUAL(ledger_own(1).data, 0);
+}
+
+/* More ranges than a batch has on the stack. */
+TEST(batch_of_many)
+{
+	struct batch batch = batch_of(start(8 * CHUNK));
+	CUmemLocation there = on(1);
+
+	CHECK_CUDA(move_batch(&batch, RANGES, &there, (size_t[]){0}, 1), CUDA_SUCCESS);
+	CHECK_EQUAL(ledger_own(1).data, 7 * CHUNK);
+	give(batch.address[0]);
+	CHECK_EQUAL(ledger_own(1).data, 0);
+}
+
+/* A batch of which the last range has no room moves nothing, and costs nothing. */
+TEST(batch_no_room)
+{
+	struct batch batch = batch_of(start(16 * CHUNK));
+	CUmemLocation there = on(1);
+	int32_t where = 7;
+
+	batch.bytes[RANGES - 1] = 10 * CHUNK;
+	for (unsigned few = 0; few < 2; few++) {
+		CHECK_CUDA(move_batch(&batch, few ? 4 : RANGES, &there, (size_t[]){0}, 1),
+			   CUDA_ERROR_OUT_OF_MEMORY);
+		CHECK_EQUAL(ledger_own(1).data, 0);
+		batch.bytes[3] = 10 * CHUNK;
+	}
+	CHECK_CUDA(cuMemRangeGetAttribute(&where, sizeof(where),
+					  CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION,
+					  batch.address[0], CHUNK),
+		   CUDA_SUCCESS);
+	CHECK_EQUAL(where, -2); /* nowhere: the driver was not asked */
+}
+
+/* What the driver rejects costs nothing, and what was charged before stays. */
+TEST(batch_rejected)
+{
+	struct batch batch = batch_of(start(8 * CHUNK));
+	CUmemLocation locations[] = {on(1), on(1)};
+	static size_t first[] = {0, 2}, not_first[] = {1, 2}, backward[] = {0, 0};
+
+	for (unsigned charged = 0; charged < 2; charged++) {
+		CHECK_CUDA(move_batch(&batch, 4, locations, first, 0), CUDA_ERROR_INVALID_VALUE);
+		CHECK_CUDA(move_batch(&batch, 4, NULL, first, 1), CUDA_ERROR_INVALID_VALUE);
+		CHECK_CUDA(move_batch(&batch, 4, locations, NULL, 1), CUDA_ERROR_INVALID_VALUE);
+		CHECK_CUDA(move_batch(&batch, 4, locations, not_first, 2),
+			   CUDA_ERROR_INVALID_VALUE);
+		CHECK_CUDA(move_batch(&batch, 4, locations, backward, 2), CUDA_ERROR_INVALID_VALUE);
+		CHECK_CUDA(move_batch(&batch, 1, locations, first, 2), CUDA_ERROR_INVALID_VALUE);
+		CHECK_CUDA(move_batch(&batch, 0, locations, first, 1), CUDA_ERROR_INVALID_VALUE);
+		CHECK_CUDA(cuMemPrefetchBatchAsync(batch.address, batch.bytes, 4, locations, first,
+						   1, 1, a_stream()),
+			   CUDA_ERROR_INVALID_VALUE);
+		CHECK_CUDA(
+			cuMemPrefetchBatchAsync(NULL, NULL, 4, locations, first, 1, 0, a_stream()),
+			CUDA_ERROR_INVALID_VALUE);
+		CHECK_EQUAL(ledger_own(1).data, charged * CHUNK);
+		CHECK_CUDA(by_prefetch(batch.address[1], CHUNK, 1), CUDA_SUCCESS);
+	}
+}
+
+/* -- beside a refusal -------------------------------------------------------------------------- */
 
 static CUcontext its_context;
 
