@@ -59,7 +59,7 @@ CUresult cuImportExternalMemory(CUexternalMemory *extMem_out,
 	}
 	close(fd); /* the descriptor belongs to the driver after the import */
 	*extMem_out = memory;
-	return CUDA_SUCCESS;
+	return leave(__func__, CUDA_SUCCESS);
 }
 
 CUresult cuDestroyExternalMemory(CUexternalMemory extMem)

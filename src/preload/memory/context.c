@@ -378,6 +378,7 @@ static CUresult ended(bool locked, CUresult result, bool gone, CUcontext context
 		local_end_context(context);
 		lazy_code_context_ended(context);
 		quota_context_end((uint64_t)(uintptr_t)context);
+		share_end_imports_of(context);
 	}
 	end_unlock(locked);
 	return result;

@@ -270,8 +270,10 @@ static struct import *find_import_locked(uint64_t what)
 	return NULL;
 }
 
-/* Takes an import out of the table. *ret_last: the table has no other one of that memory. */
-static bool remove_import(uint64_t what, struct import *ret_import, bool *ret_last)
+/* Takes an import of the memory out of the table; or, if `context` is not NULL, one that ends with
+ * that context. *ret_last: the table has no other one of the same memory. */
+static bool remove_import(uint64_t what, CUcontext context, struct import *ret_import,
+			  bool *ret_last)
 {
 	bool found = false;
 
@@ -279,13 +281,13 @@ static bool remove_import(uint64_t what, struct import *ret_import, bool *ret_la
 		return false;
 	lock_acquire(&lock);
 	for (unsigned i = 0; i < import_count && !found; i++)
-		if (imports[i].what == what) {
+		if (context ? imports[i].context == context : imports[i].what == what) {
 			found = true;
 			*ret_import = imports[i];
 			imports[i] = imports[import_count - 1];
 			__atomic_store_n(&import_count, import_count - 1, __ATOMIC_RELEASE);
 		}
-	*ret_last = !find_import_locked(what);
+	*ret_last = found && !find_import_locked(ret_import->what);
 	lock_release(&lock);
 	return found;
 }
@@ -442,17 +444,24 @@ bool share_is_charged(uint64_t what)
 	return !is_outsiders(what, 0) || quota_holds(HOLDING_IMPORT, what);
 }
 
+/* The import is not in the table any more. */
+static void end_import(const struct import *import, bool last)
+{
+	if (import->for_good)
+		return;
+	if (import->key)
+		quota_share_import_end(import->key);
+	else if (last)
+		end_holding(import->what);
+}
+
 void share_end_import(uint64_t what)
 {
-	struct import import = {.key = 0};
+	struct import import;
 	bool last;
 
-	if (!remove_import(what, &import, &last) || import.for_good)
-		return;
-	if (import.key)
-		quota_share_import_end(import.key);
-	else if (last)
-		end_holding(what);
+	if (remove_import(what, NULL, &import, &last))
+		end_import(&import, last);
 }
 
 void share_ending(void)
@@ -499,20 +508,6 @@ static bool find_export_of(CUcontext context, uint64_t *ret_what)
 	return found;
 }
 
-static bool find_import_of(CUcontext context, uint64_t *ret_what)
-{
-	bool found = false;
-
-	lock_acquire(&lock);
-	for (unsigned i = 0; i < import_count && !found; i++)
-		if (imports[i].context == context) {
-			found = true;
-			*ret_what = imports[i].what;
-		}
-	lock_release(&lock);
-	return found;
-}
-
 void share_end_context(CUcontext context)
 {
 	struct quota_release release;
@@ -523,6 +518,23 @@ void share_end_context(CUcontext context)
 			share_free(&release);
 		else
 			end_exports(what, 0, 0);
-	while (context && find_import_of(context, &what))
-		share_end_import(what);
+	share_end_imports_of(context);
+}
+
+void share_end_imports_of(CUcontext context)
+{
+	struct import import;
+	bool last;
+
+	while (context && remove_import(0, context, &import, &last))
+		end_import(&import, last);
+}
+
+void share_imported_in(CUcontext context, uint64_t ends_before)
+{
+	if (!quota_context_has_ended((uintptr_t)context, ends_before))
+		return;
+	quota_ending_begin();
+	share_end_imports_of(context);
+	quota_ending_end();
 }

@@ -79,5 +79,13 @@ void share_end_import(uint64_t what); /* between quota_ending_begin and quota_en
 
 /* The context has ended, and with it the exports and imports that were made in it. */
 void share_end_context(CUcontext context);
+/* Ends the imports of the context that other threads have recorded meanwhile. The caller has called
+ * quota_context_end. */
+void share_end_imports_of(CUcontext context);
+
+/* An import was recorded that ends with the context. quota_context_ends() has returned ends_before
+ * before the driver was asked for the memory. If another thread has ended the context since, the
+ * import ends. */
+void share_imported_in(CUcontext context, uint64_t ends_before);
 
 void share_forget(void); /* in a forked child */

@@ -55,6 +55,7 @@ static CUresult open_known(open_handle *open, CUdeviceptr *ret_address, CUipcMem
 static CUresult open_counted(open_handle *open, CUdeviceptr *pdptr, CUipcMemHandle handle,
 			     unsigned int flags)
 {
+	uint64_t ends = quota_context_ends();
 	struct place place;
 	CUdeviceptr address = 0;
 	size_t size = 0;
@@ -74,6 +75,8 @@ static CUresult open_counted(open_handle *open, CUdeviceptr *pdptr, CUipcMemHand
 			return result;
 		}
 	}
+	if (size)
+		share_imported_in(place.context, ends);
 	*pdptr = address;
 	peers_opened(address);
 	return CUDA_SUCCESS;
@@ -110,6 +113,7 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr dptr)
 CUresult cuImportExternalMemory(CUexternalMemory *extMem_out,
 				const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *memHandleDesc)
 {
+	uint64_t ends = quota_context_ends();
 	CUexternalMemory memory = NULL;
 	struct holding_reservation reservation;
 	struct place place;
@@ -130,11 +134,13 @@ CUresult cuImportExternalMemory(CUexternalMemory *extMem_out,
 		return result;
 	}
 	result = share_adopt(&reservation, (uintptr_t)memory, place.context);
-	if (result == CUDA_SUCCESS)
-		*extMem_out = memory;
-	else
+	if (result != CUDA_SUCCESS) {
 		cuda.cuDestroyExternalMemory(memory);
-	return result;
+		return result;
+	}
+	share_imported_in(place.context, ends);
+	*extMem_out = memory;
+	return CUDA_SUCCESS;
 }
 
 CUresult cuDestroyExternalMemory(CUexternalMemory extMem)

@@ -2,6 +2,8 @@
  * What happens while a call is in the driver: one thread's is parked there (VGPU_SIM_PARK), before
  * the driver does it or after, and another thread or process goes on meanwhile.
  */
+#include <sys/mman.h>
+
 #include "parked.h"
 #include "sharing_fixture.h"
 
@@ -244,6 +246,103 @@ TEST(freed_while_opened)
 	dismiss(&a);
 	dismiss(&b);
 }
+
+/* -- a context ends after the driver has imported memory in it -------------------------------- */
+
+static uint64_t begin_in_second_context(CUresult (*make)(void))
+{
+	CUcontext first, second;
+
+	CHECK_CUDA(cuCtxGetCurrent(&first), CUDA_SUCCESS);
+	CHECK_CUDA(cuCtxCreate_v2(&second, 0, 0), CUDA_SUCCESS);
+	begin_call(&opening, make);
+	CHECK_CUDA(cuCtxDestroy_v2(second), CUDA_SUCCESS);
+	CHECK_CUDA(cuCtxSetCurrent(first), CUDA_SUCCESS);
+	return 0;
+}
+
+static uint64_t open_in_second_context(uint64_t unused)
+{
+	(void)unused;
+	return begin_in_second_context(open_it);
+}
+
+static uint64_t send_off_any(uint64_t unused)
+{
+	files[0] = memfd_create("memory of another API", MFD_CLOEXEC);
+	CHECK(files[0] >= 0);
+	return unused;
+}
+
+static CUresult import_external(void)
+{
+	CUDA_EXTERNAL_MEMORY_HANDLE_DESC desc = {.type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD,
+						 .size = SIZE};
+	CUexternalMemory memory;
+
+	memcpy(desc.handle, &files[0], sizeof(files[0]));
+	return cuImportExternalMemory(&memory, &desc);
+}
+
+static uint64_t import_in_second_context(uint64_t unused)
+{
+	(void)unused;
+	return begin_in_second_context(import_external);
+}
+
+/* Of a process of the slice, which frees the memory then. */
+TEST(import_outlived)
+{
+	struct member a, b;
+
+	park("cuIpcOpenMemHandle_v2@1:done");
+	begin();
+	a = actor();
+	b = actor();
+	order(&a, allocate_and_get, 0);
+	order(&b, open_in_second_context, 0);
+	order(&b, end_open, 0);
+	assert_held(2, SIZE);
+	order(&a, give_back_address, 0);
+	assert_held(2, 0);
+	assert_charged(&b, 0, 0);
+	dismiss(&a);
+	dismiss(&b);
+}
+
+/* Of a process outside the slice. */
+TEST(outsiders_import_outlived)
+{
+	struct member a, b;
+
+	park("cuIpcOpenMemHandle_v2@1:done");
+	begin();
+	a = outsider("4g");
+	b = actor();
+	order(&a, allocate_and_get, 0);
+	order(&b, open_in_second_context, 0);
+	order(&b, end_open, 0);
+	assert_charged(&b, 0, 0);
+	dismiss(&a);
+	dismiss(&b);
+}
+
+/* Of another API. */
+TEST(external_import_outlived)
+{
+	struct member a;
+
+	park("cuImportExternalMemory@1:done");
+	begin();
+	a = actor();
+	order(&a, send_off_any, 0);
+	order(&a, import_in_second_context, 0);
+	order(&a, end_open, 0);
+	assert_charged(&a, 0, 0);
+	dismiss(&a);
+}
+
+/* -- the last reference ------------------------------------------------------------------------ */
 
 static CUresult release_it(void)
 {

@@ -245,6 +245,12 @@ static const struct scene descriptors[] = {
 		{A, create, 0}, {A, send_off, 0}, {B, receive, 0}, {B, import, 0}, {A, release, 0},
 		{B, export, 0}, {B, release, 0}, {B, look, 0, {HELD, {0}, {0, 1}}},
 		{SCENE, scene_kill, B, {HELD}}}},
+	/* An outsider's memory that B has exported in its turn stays charged to B's end. */
+	{"exported_again", .outsider = {[A] = "2g"}, .steps = {
+		{A, create, 0}, {A, send_off, 0}, {B, fetch, 0}, {B, map, 0, {CHARGED, {1}, {0, 1}}},
+		{B, export, 0}, {B, file_close, 0}, {B, release, 0},
+		{B, unmap, 0, {CHARGED, {1}, {0, 1}}}, {SCENE, scene_end, B},
+		{A, release, 0, {CHARGED}}}},
 	/* Memory that only a descriptor keeps is not taken for an export made since. */
 	{"never_used_again", .outsider = {[B] = "2g"}, .steps = {
 		{A, create, 0}, {A, export, 0}, {A, copy, 0}, {A, file_close, 0}, {A, release, 0},

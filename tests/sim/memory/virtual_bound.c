@@ -232,6 +232,36 @@ static const struct acts of_objects[] = {
 TEST_TABLE(of_objects, play);
 /* clang-format on */
 
+/* Other processes may have an object that was exported: its bindings end when they are unbound. */
+TEST(multicast_exported)
+{
+	static const struct act_call first = BIND(0, A, 2), second = BIND(2, B, 4);
+	static const struct act_call unbound = UNBIND(2, 4);
+	CUmulticastObjectProp prop = {.numDevices = 1,
+				      .size = 8 * MIB,
+				      .handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR};
+	int fd = -1;
+
+	start("1g");
+	CHECK_CUDA(cuMulticastCreate(&things[OBJECT], &prop), CUDA_SUCCESS);
+	CHECK_CUDA(cuMulticastAddDevice(things[OBJECT], 0), CUDA_SUCCESS);
+	CHECK_CUDA(cuMemExportToShareableHandle(&fd, things[OBJECT],
+						CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+		   CUDA_SUCCESS);
+	things[A] = created(2 * MIB);
+	things[B] = created(4 * MIB);
+	CHECK_CUDA(bind(&first), CUDA_SUCCESS);
+	CHECK_CUDA(bind(&second), CUDA_SUCCESS);
+	release(things[A]);
+	release(things[B]);
+	CHECK_CUDA(unbind(&unbound), CUDA_SUCCESS);
+	CHECK_EQUAL(ledger_own(0).data, 2 * MIB);
+	release(things[OBJECT]);
+	CHECK_EQUAL(ledger_own(0).data, 2 * MIB);
+	CHECK(close(fd) == 0);
+	CHECK_EQUAL(ledger_own(0).data, 2 * MIB);
+}
+
 static CUresult release_object(void)
 {
 	return cuMemRelease(things[OBJECT]);
