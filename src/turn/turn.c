@@ -57,7 +57,8 @@ static struct turn_answer pause_for(struct turn *turn, uint64_t ns, uint64_t now
 	uint64_t busy_ns = TURN_LOAD(turn->account->busy_until);
 
 	TURN_STORE(turn->waits_from, 0);
-	if (turn_is_mine(turn, &grant) && grant.begin_ns <= now_ns && busy_ns > now_ns + NOTICE_NS)
+	if (turn_is_mine(turn, &grant) && turn_account_is_running(turn) &&
+	    busy_ns > now_ns + NOTICE_NS)
 		return turn_wait_for(busy_ns - now_ns - NOTICE_NS);
 	if (turn_is_mine(turn, &grant))
 		turn_holder_hand_over(turn, &grant, grant_next(turn, turn->file.slice, now_ns),

@@ -34,6 +34,9 @@ bool turn_holder_hand_over(struct turn *turn, const struct grant *grant, unsigne
 {
 	uint64_t until_ns = free_at(turn, end_ns, now_ns);
 
+	/* Another slice's work goes on until a turn begins. */
+	if (!turn_account_is_running(turn))
+		return grant_pass(turn, grant, next, most_of(grant->begin_ns, now_ns));
 	if (!grant_pass(turn, grant, next, until_ns))
 		return false;
 	lose(turn, until_ns, now_ns);

@@ -62,6 +62,47 @@ UNIT_TEST(test_next_begins_soon)
 	world_end();
 }
 
+/* A slice is over its limit before its turn begins: the turn that follows begins no earlier, as the
+ * work before it goes on. The slice has no work of its own whose end could be corrected. */
+UNIT_TEST(test_rests_before_its_turn)
+{
+	struct turn_answer answer;
+
+	begin(state);
+	turn_set(second, 50, 50);
+	turn_submitted(first, time_ns + LENGTH_MOST_NS + 3 * MS, time_ns);
+	ask_at_end();
+	second->account->ready_at = time_ns + 10 * MS;
+	answer = turn_ask(second, time_ns);
+	assert_int_equal(answer.kind, TURN_WAIT);
+	assert_true(answer.by_limit);
+	assert_int_not_equal(word().holder, second->file.slice);
+	assert_begins(time_ns + 2 * MS);
+	assert_int_equal(second->told_until, 0);
+	world_end();
+}
+
+/* A slice that submits shortly before its turn begins, up to its limit, keeps the turn until its
+ * work is nearly over. */
+UNIT_TEST(test_limit_before_its_turn)
+{
+	struct turn_answer answer;
+
+	begin(state);
+	turn_set(second, 50, 50);
+	turn_submitted(first, time_ns + LENGTH_MOST_NS + MS + LEAD_NS / 2, time_ns);
+	ask_at_end();
+	assert_int_equal(turn_ask(second, time_ns).kind, TURN_MINE);
+	second->account->ready_at = time_ns;
+	turn_submitted(second, time_ns + 2 * TURN_DEBT_NS, time_ns);
+	answer = turn_ask(second, time_ns);
+	assert_int_equal(answer.kind, TURN_WAIT);
+	assert_true(answer.by_limit);
+	assert_int_equal(word().holder, second->file.slice);
+	assert_begins(time_ns + LEAD_NS / 2);
+	world_end();
+}
+
 /* A holder whose work takes long is not the next one, although it had the least. */
 UNIT_TEST(test_late_holder_is_not_next)
 {
