@@ -346,9 +346,12 @@ int by_turn_enter(struct meter *meter, const struct pace_work *work, uint64_t no
 		}
 		if (answer.kind != TURN_WAIT)
 			break;
-		if (!held)
+		if (!held) {
 			trace_write(TRACE_TURN_HELD, meter->quota.index, (int64_t)answer.wait_ns,
 				    0);
+			/* Later, the device may have no work of the process, and be another's. */
+			in_flight_mark(&by->in_flight, 0, now_ns);
+		}
 		held = true;
 		if (for_peer)
 			member_sleep(work->device, answer.wait_ns);
