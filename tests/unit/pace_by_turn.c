@@ -72,17 +72,6 @@ static bool has_work(const struct tenant *tenant)
 	       (!tenant->until_ns || time_ns < FIRST_NS + tenant->until_ns);
 }
 
-static void wait_for_work(void)
-{
-	uint64_t done_ns = fake.streams[0][0].done_ns;
-
-	pace_will_wait(&context_a, true);
-	if (done_ns > time_ns)
-		pass(done_ns - time_ns);
-	meet();
-	pace_waited();
-}
-
 static bool is_late(const struct tenant *tenant)
 {
 	static uint64_t chance = 1;
@@ -94,17 +83,16 @@ static bool is_late(const struct tenant *tenant)
 /* A kernel was launched: if the ring is full, its host waits for the first half. */
 static void wait_for_half(const struct tenant *tenant)
 {
-	static uint64_t ends_ns[RING_MOST], launches, over;
-	uint64_t end_ns;
+	static uint64_t work_ns[RING_MOST], launches, over;
+	const struct device_queue *queue = &shared->device.queue[self];
 
-	ends_ns[launches++ % RING_MOST] = fake.streams[0][0].done_ns;
+	work_ns[launches++ % RING_MOST] = queue->given_ns;
 	if (launches - over < tenant->ring)
 		return;
 	over += tenant->ring / 2;
-	end_ns = ends_ns[(over - 1) % RING_MOST];
 	pace_will_wait(&context_a, true);
-	if (end_ns > time_ns)
-		pass(end_ns - time_ns + RING_WAKE_NS);
+	if (pass_until_done(work_ns[(over - 1) % RING_MOST]))
+		pass(RING_WAKE_NS);
 	if (is_late(tenant))
 		pass(RING_LATE_NS);
 	meet();
@@ -115,12 +103,12 @@ static void go_on(const struct tenant *tenant, uint64_t *paused_ns)
 {
 	static uint64_t waited_ns; /* when the work was over that it has waited for last */
 	const struct kernel kernel = {.function = 1, .ns = tenant->ns};
-	uint64_t done_ns = fake.streams[0][0].done_ns;
+	const uint64_t *done_ns = &fake.streams[0][0].done_ns;
 
 	if (!has_work(tenant)) {
-		if (done_ns != waited_ns)
-			wait_for_work();
-		waited_ns = done_ns;
+		if (*done_ns != waited_ns)
+			synchronise_stream(0);
+		waited_ns = *done_ns;
 		pass(MS / 10);
 		meet();
 		return;
@@ -128,9 +116,7 @@ static void go_on(const struct tenant *tenant, uint64_t *paused_ns)
 	MUST(launch(&kernel) == 0);
 	if (tenant->ring)
 		wait_for_half(tenant);
-	done_ns = fake.streams[0][0].done_ns;
-	if (done_ns > time_ns + 50 * MS)
-		pass(done_ns - time_ns - 50 * MS);
+	pass_until(done_ns, 50 * MS);
 	if (tenant->each_ns && time_ns - *paused_ns > tenant->each_ns) {
 		pass(tenant->pause_ns);
 		*paused_ns = time_ns;

@@ -108,6 +108,7 @@ struct fake_context {
 struct fake_event {
 	struct fake_context *context;
 	uint64_t at_ns;     /* 0: never recorded */
+	uint64_t work_ns;   /* on a shared device: the process's work that comes before it */
 	uint64_t submitted; /* kernels that were submitted before it */
 	bool after_idle;    /* the last of these kernels came to an idle device */
 };
@@ -151,6 +152,10 @@ static struct fake {
 	unsigned lines;                                  /* number of logged lines */
 	bool no_events, no_records, no_fences, no_times; /* calls that the driver refuses */
 } fake;
+
+/* Where several processes share device 0: what submits a kernel, and an event, instead. */
+static void (*share_submit)(uint64_t ns);
+static void (*share_mark)(struct fake_event *event);
 
 static struct fake_context context_a, context_b;
 static uint64_t call_ns = CALL_NS, kernel_events_ns = KERNEL_EVENTS_NS;
@@ -214,6 +219,13 @@ static void submit(int device, struct fake_stream *stream, uint64_t ns)
 {
 	uint64_t from_ns = stream->done_ns, end_ns, free_ns = fake.done_ns[device];
 
+	if (share_submit && device == 0) {
+		fake.came_to_idle = free_ns <= time_ns;
+		fake.given_ns[0] += ns;
+		fake.submitted++;
+		share_submit(ns);
+		return;
+	}
 	if (!fake.concurrent && from_ns < free_ns)
 		from_ns = free_ns;
 	fake.came_to_idle = from_ns <= time_ns && worked(time_ns, 0) == time_ns;
@@ -296,6 +308,8 @@ static bool fake_record(void *event, const struct pace_work *work)
 	}
 	it->after_idle = fake.came_to_idle;
 	it->submitted = fake.submitted;
+	if (share_mark && work->device == 0)
+		share_mark(it);
 	return true;
 }
 
@@ -316,6 +330,8 @@ static bool fake_fence(void *event, const struct pace_work *work)
 	if (it->at_ns < fake.copied_ns)
 		it->at_ns = fake.copied_ns;
 	it->submitted = fake.submitted;
+	if (share_mark && work->device == 0)
+		share_mark(it);
 	return true;
 }
 
@@ -556,8 +572,17 @@ UNUSED static void assert_share(const char *what, double share, double quota, do
 	fail_msg("%s: %.2f %% of a quota of %.0f", what, share, quota);
 }
 
-/* The next number of a sequence that looks random and is the same each time. Its upper bits
- * do. */
+/* Passes the time until work that is expected to end at *done_ns has less than ahead_ns left. Other
+ * processes may make its end later. */
+UNUSED static void pass_until(const uint64_t *done_ns, uint64_t ahead_ns)
+{
+	while (*done_ns > time_ns + ahead_ns) {
+		pass(*done_ns - time_ns - ahead_ns);
+		if (meet)
+			meet();
+	}
+}
+
 /* The host waits for work that ends at done_ns. */
 UNUSED static void wait_until(uint64_t done_ns)
 {
@@ -576,7 +601,8 @@ UNUSED static void synchronise(int device)
 UNUSED static void synchronise_stream(unsigned stream)
 {
 	pace_will_wait(&context_a, true);
-	wait_until(fake.streams[0][stream].done_ns);
+	pass_until(&fake.streams[0][stream].done_ns, 0);
+	pace_waited();
 }
 
 /* The stream waits that long after its work, while the device is free. */

@@ -3,8 +3,9 @@
  * and all share the fake's device. Only the process with the earliest time runs, so a test
  * gives the same figures each time.
  *
- * The device executes kernels in the order in which they are submitted. An event in a stream
- * without work is reached when the work of the other processes, or a time slice, is over.
+ * The device is that of shared_device.h: while several processes have work, it divides its time
+ * between them. A process knows the end of its work for sure once it is over, and an estimate of it
+ * before: when it would end if nobody submitted more.
  */
 #pragma once
 
@@ -14,11 +15,8 @@
 #include <sys/wait.h>
 
 #include "pace_fake.h"
+#include "shared_device.h"
 #include "sys.h"
-
-#define SLICE_NS (2 * MS) /* time slice of a process while another one waits */
-
-#define PROCESSES_MAX 8
 
 struct shared {
 	unsigned count;
@@ -26,8 +24,7 @@ struct shared {
 	sem_t turn[PROCESSES_MAX];
 	uint64_t time_ns[PROCESSES_MAX];
 	bool ended[PROCESSES_MAX];
-	uint64_t done_ns; /* when the device has done all work */
-	unsigned last;    /* the process whose work is the last on the device */
+	struct shared_device device;
 	/* device time of each process, within the measured interval */
 	uint64_t busy_ns[PROCESSES_MAX];
 };
@@ -48,28 +45,108 @@ static unsigned earliest(void)
 	return found;
 }
 
+/* -- the device ------------------------------------------------------------------------------- */
+
+/* An event of the process that the device has not reached. */
+struct mark {
+	struct fake_event *event;
+	uint64_t work_ns; /* of the process, that comes before it */
+};
+
+static struct mark marks[EVENTS];       /* a ring */
+static uint64_t mark_count, marks_done; /* in all */
+static uint64_t span_at;                /* the first span in which a mark may be reached */
+
+/* When the device had done that much of the process's work. */
+static uint64_t when_done(uint64_t work_ns)
+{
+	const struct device_queue *queue = &shared->device.queue[self];
+	const struct device_span *span;
+
+	MUST(queue->span_count - span_at < SPANS);
+	for (;; span_at++) {
+		span = &queue->spans[span_at % SPANS];
+		if (work_ns <= span->done_ns + (span->until_ns - span->from_ns))
+			return span->from_ns + (work_ns - span->done_ns);
+	}
+}
+
+/* What the process knows of the device now. */
+static void see_device(void)
+{
+	const struct device_queue *queue = &shared->device.queue[self];
+
+	device_advance(&shared->device, time_ns);
+	while (marks_done < mark_count && marks[marks_done % EVENTS].work_ns <= queue->done_ns) {
+		const struct mark *mark = &marks[marks_done++ % EVENTS];
+
+		if (mark->event->work_ns == mark->work_ns)
+			mark->event->at_ns = when_done(mark->work_ns);
+	}
+	fake.busy_ns[0] = queue->done_ns;
+	if (device_left_ns(&shared->device, self))
+		fake.done_ns[0] = device_expected_ns(&shared->device, self);
+	else if (fake.done_ns[0] > time_ns)
+		fake.done_ns[0] = when_done(queue->done_ns);
+	fake.streams[0][0].done_ns = fake.done_ns[0];
+}
+
+static void submit_shared(uint64_t ns)
+{
+	shared->device.queue[self].given_ns += ns;
+	see_device();
+}
+
+/* A mark of a process without work is reached at once, if the device is not another's. Else the
+ * device changes to the process for it. */
+static void mark_shared(struct fake_event *event)
+{
+	struct device_queue *queue = &shared->device.queue[self];
+
+	if (!device_left_ns(&shared->device, self) && device_is_wanted(&shared->device, self))
+		queue->given_ns++;
+	event->work_ns = queue->given_ns;
+	event->at_ns = device_left_ns(&shared->device, self) ? UINT64_MAX / 2 : time_ns;
+	if (event->at_ns == time_ns) /* it is reached */
+		return;
+	MUST(mark_count - marks_done < EVENTS);
+	marks[mark_count++ % EVENTS] = (struct mark){event, event->work_ns};
+	see_device();
+}
+
+/* -- which process runs ----------------------------------------------------------------------- */
+
 static void meet_others(void)
 {
 	unsigned next;
 
 	shared->time_ns[self] = time_ns;
-	if (fake.done_ns[0] > shared->done_ns) {
-		shared->done_ns = fake.done_ns[0];
-		shared->last = self;
-	}
 	next = earliest();
 	if (next != self) {
 		MUST(sem_post(&shared->turn[next]) == 0);
 		while (sem_wait(&shared->turn[self]) != 0)
 			;
 	}
-	fake.done_ns[0] = shared->done_ns;
-	fake.others_until_ns = 0;
-	if (shared->last != self) {
-		uint64_t slice_ns = time_ns - time_ns % SLICE_NS + SLICE_NS;
+	see_device();
+}
 
-		fake.others_until_ns = shared->done_ns < slice_ns ? shared->done_ns : slice_ns;
+#define POLL_NS 5000
+
+/* Passes the time until the device has done that much of the process's work, to POLL_NS. False: it
+ * has. */
+UNUSED static bool pass_until_done(uint64_t work_ns)
+{
+	const struct device_queue *queue = &shared->device.queue[self];
+
+	if (queue->done_ns >= work_ns)
+		return false;
+	while (queue->done_ns < work_ns) {
+		uint64_t left_ns = work_ns - queue->done_ns;
+
+		pass(left_ns > POLL_NS ? left_ns : POLL_NS);
+		meet();
 	}
+	return true;
 }
 
 #define WAKE_NS 50000 /* interval at which a sleeper looks at its bell */
@@ -104,6 +181,8 @@ static void many_begin(void)
 	while (sem_wait(&shared->turn[self]) != 0)
 		;
 	meet = meet_others;
+	share_submit = submit_shared;
+	share_mark = mark_shared;
 }
 
 static void many_end(void)
@@ -119,7 +198,9 @@ static void many_play(unsigned count, void (*run)(void *), void *arg)
 	pid_t pids[PROCESSES_MAX];
 
 	shared = shared_memory(sizeof(*shared));
-	*shared = (struct shared){.count = count, .cpu = (unsigned)sched_getcpu()};
+	shared->count = count;
+	shared->cpu = (unsigned)sched_getcpu();
+	device_begin(&shared->device, FIRST_NS);
 	/* all of them, before a process can pass the turn on */
 	for (unsigned i = 0; i < count; i++) {
 		shared->time_ns[i] = FIRST_NS;

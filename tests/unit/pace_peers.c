@@ -30,8 +30,7 @@ static void run(void *arg)
 	while (time_ns < until_ns) {
 		chance = chance_after(chance);
 		MUST(launch(&process->kernels[(chance >> 33) % process->count]) == 0);
-		if (fake.streams[0][0].done_ns > time_ns + 50 * MS)
-			pass(fake.streams[0][0].done_ns - time_ns - 50 * MS);
+		pass_until(&fake.streams[0][0].done_ns, 50 * MS);
 		if (!busy_ns && time_ns >= from_ns)
 			busy_ns = fake.busy_ns[0];
 	}
