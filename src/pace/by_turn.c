@@ -353,6 +353,8 @@ int by_turn_enter(struct meter *meter, const struct pace_work *work, uint64_t no
 			in_flight_mark(&by->in_flight, 0, now_ns);
 		}
 		held = true;
+		if (LOAD(by->in_flight.is_busy) && answer.wait_ns > TURN_LOOK_NS)
+			answer.wait_ns = TURN_LOOK_NS;
 		if (for_peer)
 			member_sleep(work->device, answer.wait_ns);
 		else

@@ -137,6 +137,11 @@
  * streams. The driver refuses such marks while a graph is captured. */
 #define MARK_STREAMS_NS (500 * NS_PER_MS)
 
+/* ns after which a launch that waits in turns looks again whether the process's own work is over.
+ * Half: twice as many wake-ups. Twice: the device is idle for longer where work ends before it was
+ * expected to. */
+#define TURN_LOOK_NS NS_PER_MS
+
 /* ns for which a process waits for its first launch in its turns, because that launch shows how
  * long launches take. Half: longer ones are followed by others that may be as long. Twice: a launch
  * that waits for the next one takes longer. */
