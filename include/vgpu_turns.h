@@ -87,7 +87,9 @@ struct vgpu_turns_slice {
 	uint64_t turns;       /* how many it has had */
 	uint64_t waited_ns;   /* for how long it waited for them, in all */
 	uint64_t words;       /* bit i: seats[i] may be other than 0 */
-	uint64_t spare[50];
+	uint64_t quiet_from;  /* if it has the turn, it counts as idle from then on: its host does
+			       * something else; 0: it does not */
+	uint64_t spare[49];
 	uint64_t seats[VGPU_TURNS_SEATS / 64]; /* bit s: the seat s is one of its processes' */
 };
 

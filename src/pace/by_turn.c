@@ -392,23 +392,33 @@ void by_turn_leave(struct meter *meter, const struct pace_work *work, bool submi
 
 /* -- waits ------------------------------------------------------------------------------------ */
 
-static void mark_all(uint64_t each_ns)
+/* Marks the work of all devices that go by turns, unless the last mark is less than each_ns old. */
+static void mark_all(uint64_t each_ns, void (*tell)(struct turn *turn, uint64_t now_ns))
 {
 	if (!turns_any_shared())
 		return;
-	for (int device = 0; device < VGPU_DEVICES_MAX; device++)
-		if (LOAD(devices[device].is_shared))
-			in_flight_mark(&devices[device].in_flight, each_ns, clock_steady_ns());
+	for (int device = 0; device < VGPU_DEVICES_MAX; device++) {
+		uint64_t now_ns;
+		struct turn *turn;
+
+		if (!LOAD(devices[device].is_shared))
+			continue;
+		now_ns = clock_steady_ns();
+		in_flight_mark(&devices[device].in_flight, each_ns, now_ns);
+		turn = turns_of(cores_meter_at(device), device);
+		if (turn)
+			tell(turn, now_ns);
+	}
 }
 
 void by_turn_will_wait(void)
 {
-	mark_all(0);
+	mark_all(0, turn_will_wait);
 }
 
 void by_turn_will_look(void)
 {
-	mark_all(MARK_LEAST_NS);
+	mark_all(MARK_LEAST_NS, turn_looked);
 }
 
 /* Whether the last mark is reached soon. It comes after all work that the thread has waited for. */

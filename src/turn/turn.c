@@ -176,6 +176,15 @@ void turn_sleep(struct turn *turn, const struct turn_answer *answer)
 	sys_futex_wait(&turn_own(turn)->bell, answer->bell, answer->wait_ns);
 }
 
+/* When the slice counts as idle, unless it is heard of before. */
+static void set_quiet(struct turn *turn, uint64_t now_ns)
+{
+	uint64_t busy_ns = most_of(TURN_LOAD(turn->account->busy_until), now_ns);
+
+	TURN_STORE(turn_own(turn)->quiet_from,
+		   busy_ns + QUIET_NS + (busy_ns - now_ns) / QUIET_PART);
+}
+
 void turn_submitted(struct turn *turn, uint64_t busy_until_ns, uint64_t now_ns)
 {
 	struct grant grant = grant_see(turn, now_ns);
@@ -188,6 +197,21 @@ void turn_submitted(struct turn *turn, uint64_t busy_until_ns, uint64_t now_ns)
 		busy_until_ns += grant.begin_ns + CHANGE_NS - now_ns;
 	grant_busy(turn, busy_until_ns);
 	TURN_STORE(turn_own(turn)->seen, now_ns);
+	set_quiet(turn, now_ns);
+}
+
+void turn_will_wait(struct turn *turn, uint64_t now_ns)
+{
+	(void)now_ns;
+	TURN_STORE(turn_own(turn)->quiet_from, 0);
+}
+
+void turn_looked(struct turn *turn, uint64_t now_ns)
+{
+	uint64_t *quiet_from = &turn_own(turn)->quiet_from, was = TURN_LOAD(*quiet_from);
+
+	if (was && was < now_ns + QUIET_NS)
+		TURN_STORE(*quiet_from, now_ns + QUIET_NS);
 }
 
 /* The slice has no work. Its turn is over if it has lasted for its length. Else the next slice is

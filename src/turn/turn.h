@@ -156,6 +156,13 @@ void turn_sleep(struct turn *turn, const struct turn_answer *answer);
  */
 void turn_submitted(struct turn *turn, uint64_t busy_until_ns, uint64_t now_ns);
 
+/* The host begins a wait for its work: until it submits more, its slice is not idle before it says
+ * so (turn_over, turn_idle). A host that neither waits nor looks does something else, and its slice
+ * counts as idle soon after its work should be over. */
+void turn_will_wait(struct turn *turn, uint64_t now_ns);
+/* The host has asked whether work is over. */
+void turn_looked(struct turn *turn, uint64_t now_ns);
+
 /* Another process of the slice has the device, and this one has no work in flight and wants none
  * until it asks again. */
 void turn_give_way(struct turn *turn, uint64_t now_ns);

@@ -65,6 +65,13 @@
  * turn between two. Twice: so much more of the device is lost after each burst. */
 #define IDLE_NS (100 * NS_PER_US)
 
+/* A slice counts as idle so many ns, and a QUIET_PART of the time that its work should take, after
+ * the end of that work, if its host has not launched, asked or waited meanwhile: the host does
+ * something else. Half: no difference in random programs, but a host that launches each millisecond
+ * loses its turn more often. Twice: so much more of the device is lost with each pause. */
+#define QUIET_NS   (500 * NS_PER_US)
+#define QUIET_PART 4
+
 /* ns after the end of a turn at which a waiter takes the turn, if the holder has not handed it
  * over. The holder is in a call of the driver, which should not take longer. */
 #define GRACE_NS (200 * NS_PER_US)

@@ -89,6 +89,24 @@ static bool was_seen(const struct turn *turn, const struct grant *grant)
 	return seen_ns + LEAD_NS >= grant->begin_ns;
 }
 
+/* Whether the holder's host does something else, after this turn's work should have been over. */
+static bool is_quiet(const struct turn *turn, const struct grant *grant, uint64_t now_ns)
+{
+	uint64_t quiet_from = TURN_LOAD(turn_slice_at(turn, grant->holder)->quiet_from);
+
+	return quiet_from >= grant->begin_ns && quiet_from <= now_ns;
+}
+
+/* The slice has been idle since its work should have been over. */
+static bool take_when_quiet(struct turn *turn, const struct grant *grant, uint64_t now_ns,
+			    struct turn_answer *ret_answer)
+{
+	uint64_t busy_ns = TURN_LOAD(turn_slice_at(turn, grant->holder)->busy_until);
+
+	grant_drop(turn, grant->holder, least_of(busy_ns, now_ns));
+	return take(turn, grant, grant->begin_ns, grant->holder, now_ns, ret_answer);
+}
+
 bool turn_waiter_ask(struct turn *turn, const struct grant *grant, uint64_t now_ns,
 		     struct turn_answer *ret_answer)
 {
@@ -111,6 +129,8 @@ bool turn_waiter_ask(struct turn *turn, const struct grant *grant, uint64_t now_
 	}
 	if (idle_since)
 		return take(turn, grant, grant->begin_ns, grant->holder, now_ns, ret_answer);
+	if (is_quiet(turn, grant, now_ns))
+		return take_when_quiet(turn, grant, now_ns, ret_answer);
 	return was_seen(turn, grant) ? take_when_over(turn, grant, now_ns, ret_answer)
 				     : take_when_unseen(turn, grant, now_ns, ret_answer);
 }

@@ -276,8 +276,7 @@ UNIT_TEST(test_comes_and_goes)
 	}
 }
 
-/* A host that does something else pays nothing for that time, and costs the other slice a turn's
- * length, 20 ms, for each pause at most. */
+/* A host that does something else pays nothing for that time, and costs the other slice little. */
 UNIT_TEST(test_host_pauses)
 {
 	const struct case_of both = {
@@ -288,8 +287,8 @@ UNIT_TEST(test_host_pauses)
 	double share[2];
 
 	play(state, &both, share);
-	assert_share("60 beside one that pauses", share[0], 60, 7, 1);
-	assert_share("30 with pauses", share[1], 30, 6, 1);
+	assert_share("60 beside one that pauses", share[0], 60, 1.5, 1);
+	assert_share("30 with pauses", share[1], 30, 1, 1);
 }
 
 /* -- the end ---------------------------------------------------------------------------------- */

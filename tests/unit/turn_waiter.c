@@ -146,6 +146,60 @@ UNIT_TEST(test_late_holder)
 	world_end();
 }
 
+/* The first slice has a turn that would last for long, and submits work of 4 ms. Returns when that
+ * work should be over. */
+static uint64_t submit_work(void **state)
+{
+	begin_waiting(state);
+	header()->pressure_ns = NS_PER_S;
+	turn_submitted(first, time_ns + 4 * MS, time_ns);
+	return time_ns + 4 * MS;
+}
+
+/* From the end of that work on, the slice counts as idle. */
+UNIT_TEST(test_quiet_holder)
+{
+	uint64_t ended_ns = submit_work(state);
+
+	ask_after(4 * MS + QUIET_NS + MS - 10 * US);
+	assert_left();
+	ask_after(20 * US);
+	assert_taken();
+	assert_int_equal(turn_slice_at(second, holder)->idle_since, ended_ns);
+	world_end();
+}
+
+UNIT_TEST(test_waiting_holder_is_not_quiet)
+{
+	submit_work(state);
+	turn_will_wait(first, time_ns);
+	ask_after(100 * MS);
+	assert_left();
+	world_end();
+}
+
+UNIT_TEST(test_looking_holder_is_not_quiet)
+{
+	submit_work(state);
+	time_ns += 5 * MS + QUIET_NS - 50 * US;
+	turn_looked(first, time_ns);
+	ask_after(QUIET_NS - 10 * US);
+	assert_left();
+	ask_after(20 * US);
+	assert_taken();
+	world_end();
+}
+
+/* What a holder said in a former turn says nothing of this one. */
+UNIT_TEST(test_holder_was_quiet_before)
+{
+	submit_work(state);
+	turn_own(first)->quiet_from = word().begin_ns - 2 * US;
+	ask_after(100 * MS);
+	assert_left();
+	world_end();
+}
+
 /* A holder that was not seen since its turn ended wants no turn; one that was seen does. */
 UNIT_TEST(test_stopped_holder)
 {

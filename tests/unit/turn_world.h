@@ -247,8 +247,10 @@ static void submit(struct actor *actor, bool counts)
 	actor->next_ns = time_ns + LAUNCH_NS;
 	if (counts)
 		turn_submitted(&actor->turn, actor->due_ns, time_ns);
-	if (actor->batch && actor->launches % actor->batch == 0)
+	if (actor->batch && actor->launches % actor->batch == 0) {
 		actor->waits_for_device = true;
+		turn_will_wait(&actor->turn, time_ns);
+	}
 }
 
 static void launch(struct actor *actor)
