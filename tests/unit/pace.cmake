@@ -25,6 +25,7 @@ set(pace_in_virtual_time
   stalls
   threads
   throttle
+  turn_programs
   waits)
 
 set(pace_concerns bucket costs gang gang_programs gate group holder spans backlog ${pace_in_virtual_time})
@@ -47,7 +48,7 @@ foreach(concern ${pace_in_virtual_time})
     endforeach()
   endif()
 endforeach()
-foreach(concern by_turn peers peer_programs rival)
+foreach(concern by_turn peers peer_programs rival turn_programs)
   if(TARGET unit_pace_${concern})
     target_link_options(unit_pace_${concern} PRIVATE LINKER:--wrap=sys_futex_wait)
   endif()

@@ -1,25 +1,11 @@
 /*
  * Random processes of one slice on one device: what they have together, and whether each goes on.
- * Some launch all the time, some wait for their work every few launches, and the hosts of some
- * pause for long without a wait.
  *
  * Programs are made from fixed seeds with integers only, and time is the fake's, so a run gives the
  * same figures each time. PROGRAMS=N plays N slices, SEED=N begins with another seed, and
  * VGPU_TEST_VERBOSE=1 prints the figures of each slice.
  */
-#include "pace_many.h"
-
-#define LENGTHS 3
-
-struct program {
-	unsigned lengths;
-	struct kernel kernels[LENGTHS];
-	uint64_t ahead_ns; /* work that it launches ahead */
-	unsigned launches; /* between two waits; 0: it never waits */
-	uint64_t host_ns;  /* after a wait */
-	uint64_t pause_ns; /* without a wait before it; 0: it never pauses */
-	unsigned launches_to_pause;
-};
+#include "random_process.h"
 
 struct slice {
 	const char *path;
@@ -29,21 +15,6 @@ struct slice {
 };
 
 /* -- made at random --------------------------------------------------------------------------- */
-
-static struct program make_program(unsigned number)
-{
-	struct program program = {.lengths = 1 + below(LENGTHS)};
-
-	for (unsigned i = 0; i < program.lengths; i++)
-		program.kernels[i] = (struct kernel){.function = 1 + LENGTHS * number + i,
-						     .ns = between_ns(20000, 9)};
-	program.ahead_ns = between_ns(MS / 10, 9);
-	program.launches = below(2) ? 1 + below(50) : 0;
-	program.host_ns = program.launches && below(2) ? between_ns(10000, 9) : 0;
-	program.pause_ns = below(4) ? 0 : between_ns(20 * MS, 5);
-	program.launches_to_pause = 50 + below(500);
-	return program;
-}
 
 static struct slice make(const char *path, unsigned seed)
 {
@@ -64,34 +35,12 @@ static struct slice make(const char *path, unsigned seed)
 static void run(void *arg)
 {
 	const struct slice *slice = arg;
-	const struct program *program = &slice->program[self];
-	struct region_setup setup = setup_from(0, DEVICES, GIB);
-	struct pace_quota quotas[VGPU_DEVICES_MAX];
-	uint64_t from_ns = FIRST_NS + slice->warm_ns, until_ns = from_ns + slice->for_ns;
-	uint64_t busy_ns = 0, *done_ns = &fake.streams[0][0].done_ns;
+	uint64_t from_ns = FIRST_NS + slice->warm_ns;
 
-	random_state = 1 + self;
 	many_begin();
-	MUST(open_claimed(slice->path, &setup, &region) == 0);
-	region.file->hami.sm_limit[0] = slice->quota;
-	for (int i = 0; i < VGPU_DEVICES_MAX; i++)
-		quotas[i] = (struct pace_quota){.index = i < DEVICES ? i : -1};
-	pace_forget();
-	pace_attach(&region, quotas, PACE_RULE_SWITCH, &fake_driver);
-	for (unsigned launches = 1; time_ns < until_ns; launches++) {
-		MUST(launch(&program->kernels[below(program->lengths)]) == 0);
-		if (*done_ns > time_ns + program->ahead_ns)
-			pass(*done_ns - time_ns - program->ahead_ns);
-		if (program->launches && launches % program->launches == 0) {
-			synchronise_stream(0);
-			pass(program->host_ns);
-		}
-		if (program->pause_ns && launches % program->launches_to_pause == 0)
-			pass(program->pause_ns);
-		if (!busy_ns && time_ns >= from_ns)
-			busy_ns = fake.busy_ns[0];
-	}
-	shared->busy_ns[self] = busy_ns ? fake.busy_ns[0] - busy_ns : 0;
+	attach(slice->path, slice->quota);
+	shared->busy_ns[self] =
+		run_program(&slice->program[self], from_ns, from_ns + slice->for_ns);
 	many_end();
 }
 
