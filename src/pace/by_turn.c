@@ -134,19 +134,31 @@ static uint64_t due_ns(const struct by_turn *by, uint64_t now_ns)
 	return due_ns > now_ns ? due_ns : now_ns;
 }
 
+/* When the device should have finished the process's launches, which may be over; UINT64_MAX: not
+ * known. */
+static uint64_t expected_end_ns(const struct by_turn *by)
+{
+	const struct in_flight *it = &by->in_flight;
+	uint64_t mean_ns = LOAD(by->mean_ns), left = LOAD(it->launches) - LOAD(it->reached);
+
+	return mean_ns ? LOAD(it->reached_ns) + left * mean_ns : UINT64_MAX;
+}
+
 /* Asks the driver whether work is in flight, and gives the turn the answer. */
 static bool look(struct meter *meter, struct by_turn *by, struct turn *turn,
 		 const struct pace_work *work, bool marks, uint64_t now_ns)
 {
 	struct in_flight *it = &by->in_flight;
-	uint64_t ended_ns;
-	bool was_busy = LOAD(it->is_busy);
+	uint64_t ended_ns, expected_ns = expected_end_ns(by);
+	bool was_busy = LOAD(it->is_busy), was_marked = LOAD(it->marked) == LOAD(it->launches);
 	bool busy = in_flight_look(it, work, marks, now_ns, &ended_ns);
 
 	learn(by);
 	if (ended_ns) {
 		if (LOAD(it->marked) == LOAD(it->launches))
 			ended_ns = LOAD(it->reached_ns);
+		if (!was_marked && expected_ns < ended_ns)
+			ended_ns = expected_ns; /* the mark came after the end, perhaps */
 		STORE(by->ended_ns, ended_ns);
 		backlog_show(&meter->backlog, &by->shown_ns, ended_ns);
 	}
@@ -350,7 +362,8 @@ int by_turn_enter(struct meter *meter, const struct pace_work *work, uint64_t no
 			trace_write(TRACE_TURN_HELD, meter->quota.index, (int64_t)answer.wait_ns,
 				    0);
 			/* Later, the device may have no work of the process, and be another's. */
-			in_flight_mark(&by->in_flight, 0, now_ns);
+			if (due_ns(by, now_ns) > now_ns)
+				in_flight_mark(&by->in_flight, 0, now_ns);
 		}
 		held = true;
 		if (LOAD(by->in_flight.is_busy) && answer.wait_ns > TURN_LOOK_NS)
@@ -461,10 +474,12 @@ void by_turn_waited(void)
 		struct meter *meter = cores_meter(device);
 		struct turn *turn;
 
-		if (!LOAD(by->is_shared) || !LOAD(by->in_flight.is_busy) || !meter)
+		if (!LOAD(by->is_shared) || !meter)
 			continue;
 		turn = turns_of(meter, device);
 		if (turn)
+			turn_waited(turn, clock_steady_ns());
+		if (turn && LOAD(by->in_flight.is_busy))
 			waited(meter, by, turn);
 	}
 }

@@ -55,10 +55,10 @@ static struct turn_answer pause_for(struct turn *turn, uint64_t ns, uint64_t now
 {
 	struct grant grant = grant_see(turn, now_ns);
 	uint64_t busy_ns = TURN_LOAD(turn->account->busy_until);
+	bool has_begun = grant.begin_ns <= now_ns || turn_account_is_running(turn);
 
 	TURN_STORE(turn->waits_from, 0);
-	if (turn_is_mine(turn, &grant) && turn_account_is_running(turn) &&
-	    busy_ns > now_ns + NOTICE_NS)
+	if (turn_is_mine(turn, &grant) && has_begun && busy_ns > now_ns + NOTICE_NS)
 		return turn_wait_for(busy_ns - now_ns - NOTICE_NS);
 	if (turn_is_mine(turn, &grant))
 		turn_holder_hand_over(turn, &grant, grant_next(turn, turn->file.slice, now_ns),
@@ -176,13 +176,16 @@ void turn_sleep(struct turn *turn, const struct turn_answer *answer)
 	sys_futex_wait(&turn_own(turn)->bell, answer->bell, answer->wait_ns);
 }
 
-/* When the slice counts as idle, unless it is heard of before. */
+/* When the slice counts as idle, unless it is heard of before. Under memory pressure it never does:
+ * its work may take much longer than it took before. */
 static void set_quiet(struct turn *turn, uint64_t now_ns)
 {
 	uint64_t busy_ns = most_of(TURN_LOAD(turn->account->busy_until), now_ns);
+	uint64_t quiet_ns = busy_ns + QUIET_NS + (busy_ns - now_ns) / QUIET_PART;
 
-	TURN_STORE(turn_own(turn)->quiet_from,
-		   busy_ns + QUIET_NS + (busy_ns - now_ns) / QUIET_PART);
+	if (TURN_LOAD(turn->is_waiting) || grant_pressure_ns(turn))
+		quiet_ns = 0;
+	TURN_STORE(turn_own(turn)->quiet_from, quiet_ns);
 }
 
 void turn_submitted(struct turn *turn, uint64_t busy_until_ns, uint64_t now_ns)
@@ -191,7 +194,8 @@ void turn_submitted(struct turn *turn, uint64_t busy_until_ns, uint64_t now_ns)
 
 	if (TURN_LOAD(turn->is_lost))
 		return;
-	if (TURN_LOAD(turn->is_idle) && !turn_doubt_is_out(turn, now_ns))
+	if (TURN_LOAD(turn->is_idle) && !TURN_LOAD(turn->is_resting) &&
+	    !turn_doubt_is_out(turn, now_ns))
 		grant_want(turn, now_ns);
 	if (turn_is_mine(turn, &grant) && grant.is_shared && grant.begin_ns + CHANGE_NS > now_ns)
 		busy_until_ns += grant.begin_ns + CHANGE_NS - now_ns;
@@ -202,8 +206,14 @@ void turn_submitted(struct turn *turn, uint64_t busy_until_ns, uint64_t now_ns)
 
 void turn_will_wait(struct turn *turn, uint64_t now_ns)
 {
-	(void)now_ns;
-	TURN_STORE(turn_own(turn)->quiet_from, 0);
+	TURN_STORE(turn->is_waiting, true);
+	set_quiet(turn, now_ns);
+}
+
+void turn_waited(struct turn *turn, uint64_t now_ns)
+{
+	TURN_STORE(turn->is_waiting, false);
+	set_quiet(turn, now_ns);
 }
 
 void turn_looked(struct turn *turn, uint64_t now_ns)
@@ -315,6 +325,7 @@ static void begin_slice(struct turn *turn, uint64_t now_ns)
 	TURN_STORE(own->busy_until, 0);
 	TURN_STORE(own->seen, 0);
 	TURN_STORE(own->used_ns, 0);
+	TURN_STORE(own->quiet_from, 0);
 	TURN_STORE(own->burst_from, 0);
 	TURN_STORE(own->burst_ns, 0);
 	TURN_STORE(own->turns, 0);

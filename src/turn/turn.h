@@ -72,6 +72,7 @@ struct turn {
 	bool takes_rest;     /* its weight is what those of others leave */
 	bool is_idle;        /* it has reported that, */
 	bool is_resting;     /* or it wants nothing for now, although it has work to do */
+	bool is_waiting;     /* a thread of the process waits for its work */
 	bool is_lost;        /* the file is */
 	bool is_first;       /* no other process of the slice lived when this one joined */
 	uint64_t waits_from; /* since when it has waited for a turn; 0: it does not */
@@ -156,10 +157,12 @@ void turn_sleep(struct turn *turn, const struct turn_answer *answer);
  */
 void turn_submitted(struct turn *turn, uint64_t busy_until_ns, uint64_t now_ns);
 
-/* The host begins a wait for its work: until it submits more, its slice is not idle before it says
- * so (turn_over, turn_idle). A host that neither waits nor looks does something else, and its slice
- * counts as idle soon after its work should be over. */
+/* The host begins a wait for its work: its slice is not idle before it says so (turn_over,
+ * turn_idle). A host that neither waits nor looks does something else, and its slice counts as idle
+ * soon after its work should be over. */
 void turn_will_wait(struct turn *turn, uint64_t now_ns);
+/* The wait has ended. */
+void turn_waited(struct turn *turn, uint64_t now_ns);
 /* The host has asked whether work is over. */
 void turn_looked(struct turn *turn, uint64_t now_ns);
 

@@ -35,8 +35,8 @@ bool turn_holder_hand_over(struct turn *turn, const struct grant *grant, unsigne
 	uint64_t until_ns = free_at(turn, end_ns, now_ns);
 
 	/* Another slice's work goes on until a turn begins. */
-	if (!turn_account_is_running(turn))
-		return grant_pass(turn, grant, next, most_of(grant->begin_ns, now_ns));
+	if (grant->begin_ns > now_ns && !turn_account_is_running(turn))
+		return grant_pass(turn, grant, next, grant->begin_ns);
 	if (!grant_pass(turn, grant, next, until_ns))
 		return false;
 	lose(turn, until_ns, now_ns);
@@ -69,6 +69,7 @@ static void take_up(struct turn *turn, const struct grant *grant, uint64_t now_n
 		TURN_ADD(turn->waits->turns, 1);
 	turn_waiter_count(turn, waits_from && waits_from < now_ns ? now_ns - waits_from : 0);
 	TURN_STORE(turn->told_until, 0);
+	TURN_STORE(own->quiet_from, 0);
 	if (now_ns >= TURN_LOAD(turn->doubt_until) + TURN_DOUBT_MOST_NS)
 		TURN_STORE(turn->doubt_ns, 0);
 }

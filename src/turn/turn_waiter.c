@@ -101,9 +101,15 @@ static bool is_quiet(const struct turn *turn, const struct grant *grant, uint64_
 static bool take_when_quiet(struct turn *turn, const struct grant *grant, uint64_t now_ns,
 			    struct turn_answer *ret_answer)
 {
-	uint64_t busy_ns = TURN_LOAD(turn_slice_at(turn, grant->holder)->busy_until);
+	struct vgpu_turns_slice *holder = turn_slice_at(turn, grant->holder);
+	uint64_t since_ns = most_of(TURN_LOAD(holder->busy_until), grant->begin_ns);
 
-	grant_drop(turn, grant->holder, least_of(busy_ns, now_ns));
+	since_ns = least_of(since_ns, now_ns);
+	grant_drop(turn, grant->holder, since_ns);
+	if (!is_quiet(turn, grant, now_ns)) { /* any more: it was heard of meanwhile */
+		TURN_SWAP(holder->idle_since, since_ns, 0);
+		return false;
+	}
 	return take(turn, grant, grant->begin_ns, grant->holder, now_ns, ret_answer);
 }
 

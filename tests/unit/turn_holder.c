@@ -103,6 +103,22 @@ UNIT_TEST(test_limit_before_its_turn)
 	world_end();
 }
 
+/* So does a slice that was alone, and is over its limit as another one comes. */
+UNIT_TEST(test_limit_as_another_comes)
+{
+	struct turn_answer answer;
+
+	begin(state);
+	turn_set(first, 50, 50);
+	turn_submitted(first, time_ns + 5 * MS, time_ns);
+	first->account->held_from = 0;
+	first->account->ready_at = time_ns + 10 * MS;
+	answer = turn_ask(first, time_ns);
+	assert_true(answer.by_limit);
+	assert_int_equal(word().holder, first->file.slice);
+	world_end();
+}
+
 /* A holder whose work takes long is not the next one, although it had the least. */
 UNIT_TEST(test_late_holder_is_not_next)
 {

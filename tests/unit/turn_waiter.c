@@ -146,12 +146,12 @@ UNIT_TEST(test_late_holder)
 	world_end();
 }
 
-/* The first slice has a turn that would last for long, and submits work of 4 ms. Returns when that
+/* The first slice has a turn of 20 ms, and submits work of 4 ms. Returns when that
  * work should be over. */
 static uint64_t submit_work(void **state)
 {
 	begin_waiting(state);
-	header()->pressure_ns = NS_PER_S;
+	turn_own(second)->burst_ns = LENGTH_MOST_NS;
 	turn_submitted(first, time_ns + 4 * MS, time_ns);
 	return time_ns + 4 * MS;
 }
@@ -169,12 +169,34 @@ UNIT_TEST(test_quiet_holder)
 	world_end();
 }
 
+/* Under memory pressure, work may take much longer than before. */
+UNIT_TEST(test_pressed_holder_is_not_quiet)
+{
+	submit_work(state);
+	header()->pressure_ns = NS_PER_S;
+	turn_submitted(first, time_ns + 4 * MS, time_ns);
+	ask_after(100 * MS);
+	assert_left();
+	world_end();
+}
+
 UNIT_TEST(test_waiting_holder_is_not_quiet)
 {
 	submit_work(state);
 	turn_will_wait(first, time_ns);
-	ask_after(100 * MS);
+	turn_submitted(first, time_ns + 4 * MS, time_ns); /* by another thread */
+	ask_after(LENGTH_MOST_NS - 2 * MS);
 	assert_left();
+	world_end();
+}
+
+UNIT_TEST(test_holder_has_waited)
+{
+	submit_work(state);
+	turn_will_wait(first, time_ns);
+	turn_waited(first, time_ns);
+	ask_after(4 * MS + QUIET_NS + MS + 10 * US);
+	assert_taken();
 	world_end();
 }
 
@@ -195,7 +217,7 @@ UNIT_TEST(test_holder_was_quiet_before)
 {
 	submit_work(state);
 	turn_own(first)->quiet_from = word().begin_ns - 2 * US;
-	ask_after(100 * MS);
+	ask_after(LENGTH_MOST_NS - 2 * MS);
 	assert_left();
 	world_end();
 }

@@ -294,6 +294,7 @@ static void finish(struct actor *actor)
 	actor->waits_for_device = false;
 	actor->next_ns = time_ns + 2 * STEP_NS + actor->think_ns;
 	actor->due_ns = time_ns;
+	turn_waited(&actor->turn, time_ns);
 	turn_idle(&actor->turn, actor->ended_ns, time_ns);
 	if (!actor->request_ns)
 		return;
