@@ -35,6 +35,7 @@ bench: all
 
 gpu-check: all
 	@tests/gpu/memory.sh $(BUILD)
+	@tests/gpu/attacks.sh $(BUILD)
 	@tests/gpu/deaths.sh $(BUILD)
 	@tests/gpu/exit.sh $(BUILD)
 	@tests/gpu/cores.sh $(BUILD)
