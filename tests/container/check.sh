@@ -64,7 +64,7 @@ for runtime in podman containerd cri docker claims; do
     report $? "$runtime, on this machine"
 done
 if make_root trixie trixie-runtimes \
-    docker.io,docker-cli,containerd,runc,podman,python3-grpcio,openssl,libcurl4t64,libnghttp2-14,libjson-c5,libncursesw6,busybox-static; then
+    libre2-11,docker.io,docker-cli,containerd,runc,podman,python3-grpcio,openssl,libcurl4t64,libnghttp2-14,libjson-c5,libncursesw6,busybox-static; then
     for runtime in podman containerd cri docker; do
         in_root "$roots/trixie-runtimes" "tests/container/$runtime.sh"
         report $? "$runtime, in Debian 13"
