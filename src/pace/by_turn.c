@@ -116,32 +116,29 @@ static void learn(struct by_turn *by)
 		STORE(by->mean_ns, mean_ns - mean_ns / MEAN_PART + took_ns / MEAN_PART);
 }
 
-/* When the device should have finished the process's launches. */
-static uint64_t due_ns(const struct by_turn *by, uint64_t now_ns)
-{
-	const struct in_flight *it = &by->in_flight;
-	uint64_t left = LOAD(it->launches) - LOAD(it->reached), mean_ns = LOAD(by->mean_ns);
-	uint64_t reached_ns = LOAD(it->reached_ns), due_ns = now_ns;
-
-	if (!LOAD(it->is_busy))
-		return now_ns;
-	if (mean_ns)
-		due_ns = reached_ns + left * mean_ns;
-	else /* guess that each launch takes as long as the first one has taken so far */
-		due_ns = now_ns + left * meter_since(now_ns, reached_ns);
-	if (LOAD(it->reached) < LOAD(by->taken_up) && due_ns < LOAD(by->taken_up_due))
-		due_ns = LOAD(by->taken_up_due);
-	return due_ns > now_ns ? due_ns : now_ns;
-}
-
-/* When the device should have finished the process's launches, which may be over; UINT64_MAX: not
- * known. */
+/* When the device should have finished the process's launches, by their mean time. That may be in
+ * the past. UINT64_MAX: the mean time is not known. */
 static uint64_t expected_end_ns(const struct by_turn *by)
 {
 	const struct in_flight *it = &by->in_flight;
 	uint64_t mean_ns = LOAD(by->mean_ns), left = LOAD(it->launches) - LOAD(it->reached);
 
 	return mean_ns ? LOAD(it->reached_ns) + left * mean_ns : UINT64_MAX;
+}
+
+/* When the device should have finished the process's launches. */
+static uint64_t due_ns(const struct by_turn *by, uint64_t now_ns)
+{
+	const struct in_flight *it = &by->in_flight;
+	uint64_t left = LOAD(it->launches) - LOAD(it->reached), due_ns = expected_end_ns(by);
+
+	if (!LOAD(it->is_busy))
+		return now_ns;
+	if (due_ns == UINT64_MAX) /* guess that each takes as long as the first has taken so far */
+		due_ns = now_ns + left * meter_since(now_ns, LOAD(it->reached_ns));
+	if (LOAD(it->reached) < LOAD(by->taken_up) && due_ns < LOAD(by->taken_up_due))
+		due_ns = LOAD(by->taken_up_due);
+	return due_ns > now_ns ? due_ns : now_ns;
 }
 
 /* Asks the driver whether work is in flight, and gives the turn the answer. */

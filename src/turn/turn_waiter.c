@@ -94,7 +94,7 @@ static bool is_quiet(const struct turn *turn, const struct grant *grant, uint64_
 {
 	uint64_t quiet_from = TURN_LOAD(turn_slice_at(turn, grant->holder)->quiet_from);
 
-	return quiet_from >= grant->begin_ns && quiet_from <= now_ns;
+	return quiet_from && quiet_from >= grant->begin_ns && quiet_from <= now_ns;
 }
 
 /* The slice has been idle since its work should have been over. */

@@ -114,7 +114,7 @@ struct batch {
 	size_t locations_count;
 };
 
-/* What was charged for each range of a batch. */
+/* The bytes that were charged for each range of a batch. */
 struct batch_moves {
 	struct quota_move few[FEW], *move;
 	size_t count;

@@ -251,7 +251,7 @@ TEST(batch_no_room)
 	CHECK_EQUAL(where, -2); /* nowhere: the driver was not asked */
 }
 
-/* What the driver rejects costs nothing, and what was charged before stays. */
+/* A batch that the driver rejects costs nothing, and earlier charges stay. */
 TEST(batch_rejected)
 {
 	struct batch batch = batch_of(start(8 * CHUNK));
