@@ -116,26 +116,19 @@ static void learn(struct by_turn *by)
 		STORE(by->mean_ns, mean_ns - mean_ns / MEAN_PART + took_ns / MEAN_PART);
 }
 
-/* When the device should have finished the process's launches, by their mean time. That may be in
- * the past. UINT64_MAX: the mean time is not known. */
-static uint64_t expected_end_ns(const struct by_turn *by)
-{
-	const struct in_flight *it = &by->in_flight;
-	uint64_t mean_ns = LOAD(by->mean_ns), left = LOAD(it->launches) - LOAD(it->reached);
-
-	return mean_ns ? LOAD(it->reached_ns) + left * mean_ns : UINT64_MAX;
-}
-
 /* When the device should have finished the process's launches. */
 static uint64_t due_ns(const struct by_turn *by, uint64_t now_ns)
 {
 	const struct in_flight *it = &by->in_flight;
-	uint64_t left = LOAD(it->launches) - LOAD(it->reached), due_ns = expected_end_ns(by);
+	uint64_t left = LOAD(it->launches) - LOAD(it->reached), mean_ns = LOAD(by->mean_ns);
+	uint64_t reached_ns = LOAD(it->reached_ns), due_ns = now_ns;
 
 	if (!LOAD(it->is_busy))
 		return now_ns;
-	if (due_ns == UINT64_MAX) /* guess that each takes as long as the first has taken so far */
-		due_ns = now_ns + left * meter_since(now_ns, LOAD(it->reached_ns));
+	if (mean_ns)
+		due_ns = reached_ns + left * mean_ns;
+	else /* guess that each launch takes as long as the first one has taken so far */
+		due_ns = now_ns + left * meter_since(now_ns, reached_ns);
 	if (LOAD(it->reached) < LOAD(by->taken_up) && due_ns < LOAD(by->taken_up_due))
 		due_ns = LOAD(by->taken_up_due);
 	return due_ns > now_ns ? due_ns : now_ns;
@@ -146,16 +139,14 @@ static bool look(struct meter *meter, struct by_turn *by, struct turn *turn,
 		 const struct pace_work *work, bool marks, uint64_t now_ns)
 {
 	struct in_flight *it = &by->in_flight;
-	uint64_t ended_ns, expected_ns = expected_end_ns(by);
-	bool was_busy = LOAD(it->is_busy), was_marked = LOAD(it->marked) == LOAD(it->launches);
+	uint64_t ended_ns;
+	bool was_busy = LOAD(it->is_busy);
 	bool busy = in_flight_look(it, work, marks, now_ns, &ended_ns);
 
 	learn(by);
 	if (ended_ns) {
 		if (LOAD(it->marked) == LOAD(it->launches))
 			ended_ns = LOAD(it->reached_ns);
-		if (!was_marked && expected_ns < ended_ns)
-			ended_ns = expected_ns; /* the mark came after the end, perhaps */
 		STORE(by->ended_ns, ended_ns);
 		backlog_show(&meter->backlog, &by->shown_ns, ended_ns);
 	}
