@@ -165,6 +165,8 @@ def main():
         f"rank {RANK} {KIND}: rate {count / took:.2f} steps a second, median four {middle:.2f} ms, slowest four {worst:.0f} ms",
         flush=True,
     )
+    # A captured graph that outlives NCCL's communicators makes their end hang.
+    del step
     if WORLD > 1:
         dist.destroy_process_group()
 
