@@ -12,11 +12,13 @@
 
 #include "capture.h"
 #include "cuda.h"
+#include "driver_memory.h"
 #include "gpu_events.h"
 #include "hooks.h"
 #include "lazy_code.h"
 #include "local.h"
 #include "lock.h"
+#include "pools.h"
 #include "quota.h"
 #include "signs.h"
 #include "state.h"
@@ -269,6 +271,21 @@ static const void *loads(CUstream stream, const struct cost_of *what)
 	return lazy_code_is_awaited(function, stream) ? function : NULL;
 }
 
+/* With this launch, the driver may load the function's code, and takes local memory for it. */
+static CUresult admit_code(const struct launch *launch, bool graph)
+{
+	CUresult result = graph ? CUDA_SUCCESS : local_of_launch(launch->loads, launch->loads_for);
+	CUcontext context = launch_context(launch->loads_for);
+	CUstreamCaptureMode mode;
+
+	if (result != CUDA_SUCCESS || !context)
+		return result;
+	mode = relaxed_begin(); /* pools are asked what they hold */
+	result = driver_memory_admit(launch_device(context));
+	relaxed_end(mode);
+	return result;
+}
+
 CUresult launch_begin(struct launch *launch, CUstream stream, bool per_thread,
 		      const struct cost_of *what)
 {
@@ -278,8 +295,8 @@ CUresult launch_begin(struct launch *launch, CUstream stream, bool per_thread,
 	launch->loads = loads(stream, what);
 	launch->loads_for = stream;
 	launch->waits = false;
-	if (launch->loads && !what->graph)
-		result = local_of_launch(launch->loads, stream);
+	if (launch->loads)
+		result = admit_code(launch, what->graph);
 	if (result != CUDA_SUCCESS)
 		return result;
 	if (is_leased(stream, per_thread, what))

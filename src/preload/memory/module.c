@@ -222,8 +222,13 @@ static CUresult loaded_library(struct driver_memory *growth, CUresult result, CU
 
 static CUresult begin(struct driver_memory *growth)
 {
+	CUresult result;
+
 	cuda_bind();
-	return driver_memory_begin(growth, -1, 0, 0);
+	result = driver_memory_begin(growth, -1, 0, 0);
+	if (result == CUDA_SUCCESS && growth->counted)
+		result = driver_memory_admit(growth->device);
+	return result;
 }
 
 CUresult cuModuleLoad(CUmodule *module, const char *fname)
