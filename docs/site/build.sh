@@ -43,6 +43,7 @@ for page in docs/*.[158]; do
     copy_manual "$page"
 done
 cp docs/site/site.css "$pages"
+cp docs/demo.svg "$pages/docs"
 
 for page in $(cd "$pages" && find . -name '*.md' | sed 's|^\./||'); do
     grep -q ": $page\$" docs/site/mkdocs.yml || {
