@@ -1,5 +1,5 @@
 #!/bin/sh
-# gang.sh [OPTION…] BUILD [KIND…]: jobs on two GPUs (gang.py), bare and in a slice, on GPUs that nobody else uses: what
+# gang.sh [OPTION…] BUILD [KIND…]: jobs on all GPUs, two or more (gang.py), bare and in a slice, while nobody else uses them: what
 # each gets of bare's steps, and for which part of the time each GPU was busy as NVML says, spinning included. It is not a
 # part of `make gpu-check`, and prints figures only: a job at 50 % is to have at least 0.47 of bare, at 30 and 60 at least
 # 0.28 (the policy's scarcer device counts), at 80 at least 0.77.
@@ -10,7 +10,7 @@ usage() {
 usage: tests/gpu/gang.sh [OPTION...] BUILD [KIND...]
   --seconds S       of each run (6)
   --turns N         bare and each quota N times, one after the other (1); then the median part of bare
-  --quotas "P..."   default "30 50 80"; a pair P:Q gives the GPUs unlike quotas
+  --quotas "P..."   default "30 50 80"; a pair P:Q gives the GPUs unlike quotas in turn
   --pin             eight processors for each rank: its host's speed then varies less from run to run
   --apart           a slice for each rank, joined by a name
   --beside          two jobs at once, at 30 and 60
@@ -36,7 +36,8 @@ done
 build=$(cd "${1:-build}" && pwd)
 [ $# -eq 0 ] || shift
 here=$(cd "$(dirname "$0")" && pwd)
-if [ "$(nvidia-smi -L 2>/dev/null | wc -l)" -lt 2 ]; then
+gpus=$(nvidia-smi -L 2>/dev/null | wc -l)
+if [ "$gpus" -lt 2 ]; then
     echo "gang.sh: skipped: there are not two GPUs"
     exit 77
 fi
@@ -46,11 +47,11 @@ export VGPU_STATE="$scratch/state" VGPU_LIBRARY="$build/libvgpu.so"
 # Multicast is NCCL's NVLS.
 export NCCL_NVLS_ENABLE=0 MASTER_ADDR=127.0.0.1
 
-# job PORT OUTPUT KIND COMMAND…: starts both ranks by the command, with %r in it for the rank; their pids are in $ranks.
+# job PORT OUTPUT KIND COMMAND…: starts all ranks by the command, with %r in it for the rank; their pids are in $ranks.
 job() {
     port=$1 output=$2 kind=$3
     shift 3
-    world=2
+    world=$gpus
     [ "$kind" != single ] || world=1
     rank=0
     ranks=
@@ -114,7 +115,7 @@ run() {
 policy() {
     mkdir -p "$scratch/policy"
     nvidia-smi --query-gpu=index,uuid --format=csv,noheader | while IFS=', ' read -r index uuid; do
-        printf 'memory = unlimited\ncores = %s\n' "$(echo "$1" | cut -d: -f$((index + 1)))" >"$scratch/policy/$uuid"
+        printf 'memory = unlimited\ncores = %s\n' "$(echo "$1" | cut -d: -f$((index % 2 + 1)))" >"$scratch/policy/$uuid"
     done
     printf 'region = %s\nname = gang\n' "$scratch/region" >"$scratch/policy/slice"
 }
