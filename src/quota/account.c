@@ -8,7 +8,8 @@
  * them at any time, without a call.
  *
  * Always: charged data = device granules (allocation.c) + reservations + chunks of managed memory.
- * If the process is killed on any line, its slot dies with all of it.
+ * If the process is killed on any line, all of it stays charged until another process clears its
+ * slot.
  */
 #include "account.h"
 

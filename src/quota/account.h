@@ -36,13 +36,14 @@ void account_refund_as(enum region_class class, int device, uint64_t bytes);
 /* The same for the comparison with NVML, without a bracket. */
 void account_lower(enum region_class class, int device, uint64_t bytes);
 
-/* The same for data; and what is found to be held already, whatever the limit: 0, -ETIMEDOUT. */
+/* account_charge and account_refund: the same for the data class. account_charge_held charges data
+ * that the device already holds, whatever the limit: 0, -ETIMEDOUT. */
 int account_charge(int device, uint64_t bytes);
 void account_refund(int device, uint64_t bytes);
 int account_charge_held(int device, uint64_t bytes);
 
-/* Memory that is held by nothing we know of any more is the driver's own, until the comparison with
- * NVML finds it gone. */
+/* Charges memory without a known owner as module memory, until a comparison with NVML finds it
+ * freed. */
 void account_orphan(int device, uint64_t bytes);
 
 void account_charge_anyway(enum region_class class, int device, uint64_t bytes);
@@ -59,13 +60,15 @@ uint64_t account_tentatives(void);
 /* Charges managed memory: 0, -EDQUOT, -ETIMEDOUT. */
 int account_charge_managed(int device, uint64_t bytes);
 
-/* Managed memory of a context that ended, or was freed: given back as account.c charges it. */
+/* Refunds managed memory that was freed, or whose context has ended, in chunks as account.c says.
+ */
 void account_return_managed(int device, uint64_t bytes);
 
 /* The bytes that are charged for managed memory, which NVML does not count for a process. */
 uint64_t account_managed_charge(int device);
 
-/* Counts the times that some of it was given back, each before it is: pool.c says so, too. */
+/* The number of refunds of managed memory. account_managed_returning counts one before it is made,
+ * also for pool.c. */
 uint64_t account_managed_returns(void);
 void account_managed_returning(void);
 

@@ -10,7 +10,8 @@
  * took a granule then, the granule is charged, or the allocation is given back.
  *
  * Always: a granule is charged while a block that was settled lies in it, or a reservation or the
- * spare has it. If the process is killed on any line, its slot dies with all of it.
+ * spare has it. If the process is killed on any line, all of it stays charged until another process
+ * clears its slot.
  */
 #include "account.h"
 

@@ -8,18 +8,18 @@
  *
  * The ticket is taken before NVML is asked. The two figures are of one moment only if nothing of
  * the process was under way between the ticket and the booking. Otherwise the ledger's peak since
- * the ticket is the most that the accounts were. Bytes that NVML counts above that peak are held in
- * any case, and are charged at once. Some threads stay long in the driver, or allocate all the
- * time. They keep the comparison from lowering the accounts, but never from raising them.
+ * the ticket is the highest sum that the accounts had. Bytes that NVML counts above that peak are
+ * held in any case, and are charged at once. Some threads stay long in the driver, or allocate all
+ * the time. They keep the comparison from lowering the accounts, but never from raising them.
  *
  * If allocations or frees were under way whenever NVML is asked, unloaded code and the guess of a
  * new context would stay charged. So after some comparisons that show too much in the accounts, the
  * caller is asked to let the process rest for a moment (quota_wants_rest).
  *
  * A figure that is less than the process's contexts can take belongs to another process, whose pid
- * in another namespace equals ours. A figure that is far above the accounts most likely does, too.
- * Then the caller looks for this process in NVML's list (quota_doubts). If NVML never gave another
- * figure, and the process was not found, NVML is not believed any more.
+ * in another namespace equals ours. A figure far above the accounts most likely belongs to another
+ * process, too. Then the caller looks for this process in NVML's list (quota_doubts). If NVML never
+ * gave another figure, and the process was not found, NVML is not believed any more.
  */
 #include "account.h"
 
@@ -118,7 +118,7 @@ bool quota_is_compared(int device)
 	return is_believed(device);
 }
 
-/* Not before NVML was asked once: its start is left to the clock. */
+/* False until NVML was asked once, because a new function alone must not start NVML. */
 static bool is_code_due(int device)
 {
 	return is_believed(device) && __atomic_load_n(&code_seen[device], __ATOMIC_RELAXED) !=
@@ -146,12 +146,12 @@ bool quota_reconcile_due(int device)
 		interval = NARROW_INTERVAL_NS;
 	if (now - last < interval)
 		return false;
-	/* One thread takes the turn; the others see the new time. */
+	/* One thread gets true; the others see the new time. */
 	return __atomic_compare_exchange_n(&reconciled_ns[device], &last, now, false,
 					   __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
 
-/* Not later than it is due already. */
+/* Makes a comparison due in 10 ms, unless one is due earlier. */
 void quota_reconcile_soon(int device)
 {
 	uint64_t then = clock_coarse_ns() - RECONCILE_INTERVAL_NS + GUESS_INTERVAL_NS;
@@ -215,7 +215,8 @@ struct quota_ticket quota_reconcile_ticket(int device)
 	};
 	struct vgpu_hami_usage usage;
 
-	/* Data that are freed and still charged would be taken off what the contexts take. */
+	/* NVML lacks data that a late refund still has charged, so `module` or `context` would
+	 * become too low. */
 	if (region_is_late(&account_region))
 		ticket.stamp = QUOTA_NO_STAMP;
 	ticket.managed_returns = account_managed_returns();
@@ -242,8 +243,8 @@ static uint64_t unreserved_since(int device, const struct quota_ticket *ticket)
 	       (tries_bytes - ticket->tries_bytes);
 }
 
-/* The bytes that the driver may have held since the ticket for frees whose granules other frees
- * gave back. */
+/* The bytes that the driver may have held since the ticket for frees under way whose shared
+ * granules other frees have refunded. */
 static uint64_t freed_in_part_since(const struct quota_ticket *ticket)
 {
 	uint32_t begun =
@@ -268,7 +269,8 @@ static uint64_t most_since(int device, const struct quota_ticket *ticket)
 	       freed_in_part_since(ticket);
 }
 
-/* The stamp is our own changes'; another process may have moved a charge to us. */
+/* The stamp shows only this process's changes. A charge that another process moved to this slot
+ * shows in `data`. */
 static bool is_quiet(int device, const struct quota_ticket *ticket)
 {
 	return ticket->stamp != QUOTA_NO_STAMP && account_stamp() == ticket->stamp &&
@@ -353,7 +355,8 @@ static void believe(int device)
 	__atomic_store_n(&believed[device], true, __ATOMIC_RELAXED);
 }
 
-/* A class is now_bytes where it was taken to be was_bytes; others may have changed it meanwhile. */
+/* Changes a class by now_bytes - was_bytes, and sets no value: other threads may have changed it.
+ */
 static void adjust(int device, enum region_class class, uint64_t was_bytes, uint64_t now_bytes)
 {
 	if (now_bytes < was_bytes)
@@ -401,9 +404,8 @@ static void settle_quiet(int device, const struct vgpu_hami_usage *usage, uint64
 /*
  * Returns the part of NVML's bytes above `most` that the process itself holds. NVML's figure may
  * include the bytes that the doubt names as elsewhere. Lent memory is in the figure of the process
- * that made it. It is in our figure only if that process has freed it and its accounts do not say
- * so yet. They say so a moment later. So growth that only lent memory could explain is believed
- * when two comparisons show it.
+ * that made it. It is in our figure only if that process has freed it and is about to withdraw its
+ * charge. So growth that only lent memory could explain is believed when two comparisons show it.
  */
 static uint64_t growth_above(int device, uint64_t most, uint64_t nvml_bytes,
 			     const struct region_doubt *doubt)
@@ -420,7 +422,7 @@ static uint64_t growth_above(int device, uint64_t most, uint64_t nvml_bytes,
 }
 
 /* The bytes that the driver holds on its own account. Where shared memory leaves doubt, the
- * accounts stay as they are, as far as the doubt reaches. */
+ * accounts are neither raised nor lowered by the bytes of that doubt. */
 static uint64_t own_bytes(int device, const struct vgpu_hami_usage *usage, uint64_t data,
 			  uint64_t nvml_bytes)
 {

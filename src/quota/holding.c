@@ -127,9 +127,9 @@ static uint64_t replaced_key(uint32_t serial)
 	return (uint64_t)1 << 32 | serial; /* never 0 */
 }
 
-/* The driver gives the handle to other memory, so the memory that had it is gone. Calls that
- * release it and have not returned give its charge back. If there are none, its end was not seen.
- */
+/* The driver gives the handle to other memory, so the memory that had it is gone. Release calls of
+ * that memory that have not returned refund its charge. Without such a call, the library did not
+ * see the memory's end, and refunds the charge here. */
 static void replace_locked(enum holding_kind kind, struct entry *entry)
 {
 	struct entry *kept =

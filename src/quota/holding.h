@@ -4,12 +4,11 @@
  *   HOLDING_PHYSICAL  cuMemCreate. References: its handles, its mappings, and its bindings to
  *                     multicast objects and sparse arrays. It belongs to the process, not to a
  *                     context. Multicast objects are of this kind too, at no charge.
- *   HOLDING_ARRAY     arrays and mipmapped arrays; end with their context. Sparse ones have no
- *                     charge. Those of up to 1 MiB
- *                     share granules among themselves (seen on an H200 with driver 580), and the
- *                     driver does not say which: see small.h.
- *   HOLDING_IMPORT    memory of somebody outside of the slice, imported; ends with its context. It
- *                     is in the exporter's NVML figure, and so charged as `offset`.
+ *   HOLDING_ARRAY     arrays and mipmapped arrays; end with their context. Sparse arrays have no
+ *                     charge. Arrays of up to 1 MiB share granules among themselves (seen on an
+ *                     H200 with driver 580), and the driver does not say which: see small.h.
+ *   HOLDING_IMPORT    imported memory of a process outside the slice; ends with its context. NVML
+ *                     counts it for the exporter, so it is charged as `offset`.
  *
  * The order is as with allocations: reserve, ask the driver, hold or cancel; and the reverse to
  * release. Handles that are not known are left to the driver. Thread-safe: one lock, before the
@@ -37,8 +36,8 @@ int quota_hold_reserve(enum holding_kind kind, int device, uint64_t context, uin
 		       struct holding_reservation *ret_reservation);
 void quota_hold_cancel(const struct holding_reservation *reservation);
 
-/* The driver gave the handle. 0, or -ENOMEM: there is no memory for
- * the record; the reservation stands, and the caller gives the handle back and cancels. */
+/* The driver gave the handle. 0, or -ENOMEM: there is no memory for the record. Then the
+ * reservation stands, and the caller releases the handle and cancels. */
 int quota_hold(const struct holding_reservation *reservation, uint64_t handle);
 
 /* One more reference. Returns its device, or -1: not known. */
@@ -47,7 +46,7 @@ int quota_hold_again(enum holding_kind kind, uint64_t handle);
 /* Other processes may have references of their own to physical memory, or to a multicast object. */
 void quota_hold_exported(uint64_t handle);
 
-/* Whether it is known; and what is charged for it. */
+/* Whether the handle is known. quota_holding_charge also says what is charged for it. */
 bool quota_holds(enum holding_kind kind, uint64_t handle);
 bool quota_holding_charge(enum holding_kind kind, uint64_t handle, int *ret_device,
 			  uint64_t *ret_bytes);
@@ -78,9 +77,9 @@ void quota_let_go_end(struct holding_release *release);
 void quota_let_go_commit(struct holding_release *release);
 void quota_let_go_undo(struct holding_release *release);
 
-/* The memory is mapped at the address, on account of a reference that quota_hold_again made. True:
- * another mapping was there, whose end was not seen. Its reference has ended, and the caller
- * commits that. */
+/* The memory is mapped at the address. The mapping has a reference that quota_hold_again made.
+ * True: the table had another mapping there, whose end the library did not see. Its reference has
+ * ended, and the caller commits *ret_before. */
 bool quota_mapped(uint64_t address, uint64_t size_bytes, uint64_t handle,
 		  struct holding_release *ret_before);
 

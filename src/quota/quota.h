@@ -52,8 +52,7 @@ void quota_forget(void);
 
 bool quota_attached(void);
 
-/* The region, with the process's slot, while quota_attached(): for src/pace, which goes by it too.
- */
+/* The region, with the process's slot, while quota_attached(): for src/pace, which uses it, too. */
 struct region *quota_region(void);
 
 /* The GPU of a process that sees just one; else -1. */
@@ -65,26 +64,26 @@ struct quota_cores {
 	unsigned env_pct;
 };
 
-/* The GPU's index in the region, or -1 and nothing else when it is not in the slice. */
+/* The GPU's index in the region; -1: the GPU is not in the slice, and ret_cores is untouched. */
 int quota_cores(int device, struct quota_cores *ret_cores);
 
 /* Whether the GPU is in the slice at all. Contexts on others are refused. */
 bool quota_has_device(int device);
 
 uint64_t quota_limit(int device); /* bytes, 0: none; as of now */
-/* The policy's limit of the GPU has changed: where the region's was the policy's, that follows. */
+/* The policy's limit of the GPU has changed. A region's limit of before_bytes becomes now_bytes. */
 void quota_follow_policy(int device, uint64_t before_bytes, uint64_t now_bytes);
 /* Likewise the credit that the GPU's bucket holds. */
 void quota_follow_burst(int device, uint64_t before_ns, uint64_t now_ns);
-uint64_t quota_used(int device); /* bytes that the whole slice holds, the dead included */
+uint64_t quota_used(int device); /* bytes that the slice is charged, also for dying processes */
 /* Counts an allocation that was refused for want of room. */
 void quota_note_refusal(int device);
-/* Both serve trace_wants(TRACE_MEMORY). quota_trace_refused: a call that wanted so many bytes is
- * refused. quota_trace_room: room of so many bytes was made, which took took_ns. */
+/* Both are called only if trace_wants(TRACE_MEMORY). quota_trace_refused: a call that wanted so
+ * many bytes is refused. quota_trace_room: room of so many bytes was made, which took took_ns. */
 void quota_trace_refused(int device, uint64_t bytes, enum trace_reason reason);
 void quota_trace_room(int device, uint64_t room_bytes, uint64_t took_ns);
 void quota_begin_exit(void); /* region_begin_exit; nothing where we are not attached */
-void quota_reap(void);       /* empties the slots of the dead: 1 us a slot, 2 of a thousand */
+void quota_reap(void);       /* clears the slots that are over; 1 to 2 us for each slot */
 /* Waits, a second at most, for the device to have back what killed processes of the slice held. */
 void quota_wait_dying(int device);
 /* Waits, 2 s at most, for other processes of the slice to find what their first contexts cost. */
@@ -132,14 +131,15 @@ struct quota_release {
 	bool in_part;   /* a granule of it is other allocations', too, and stays charged for them */
 };
 
-/* False: the address is none that was settled; the driver decides what it is. */
+/* False: no settled block begins at the address. The caller passes the address to the driver. */
 bool quota_free_begin(uint64_t address, struct quota_release *ret_release);
 void quota_free_commit(const struct quota_release *release);
 void quota_free_undo(const struct quota_release *release);
 
-/* The driver will free it later. Its charge stays until quota_free_resume, and then one of the
- * above. If no call will report the free, quota_free_orphan counts it as module memory until the
- * next comparison with NVML. */
+/* quota_free_postpone: the driver will free the block later, and the charge stays.
+ * quota_free_resume comes before the later quota_free_commit or quota_free_undo. If no call will
+ * report the free, quota_free_orphan counts it as module memory until the next comparison with
+ * NVML. */
 void quota_free_postpone(void);
 void quota_free_resume(void);
 void quota_free_orphan(const struct quota_release *release);
@@ -189,10 +189,10 @@ void quota_context_cancel(const struct quota_context_reservation *reservation);
 /* Whether a context of the device has been measured in this slice. */
 bool quota_context_cost_known(int device);
 
-/* Whether the process has one on the device that was settled and has not ended. */
+/* Whether the process has a settled context on the device that has not ended. */
 bool quota_has_context(int device);
 
-/* Whether it has been settled and has not ended. */
+/* Whether the context has been settled and has not ended. */
 bool quota_knows_context(uint64_t context);
 
 /*
@@ -210,13 +210,14 @@ int quota_context_settle(const struct quota_context_reservation *reservation, ui
 bool quota_context_is_tight(const struct quota_context_reservation *reservation,
 			    uint64_t at_most_bytes);
 
-/* The context is gone, with all that was allocated in it. Unknown ones are ignored. Between
- * quota_ending_begin and quota_ending_end, as the driver's call that ended it. */
+/* The context is gone, with all that was allocated in it. Unknown contexts are ignored. Called
+ * between quota_ending_begin and quota_ending_end, like the driver's call that ended it. */
 void quota_context_end(uint64_t context);
 
-/* How many contexts have ended so far: to be asked before the driver is asked for something that
- * belongs to a context. quota_context_has_ended: whether that context has ended since. Then records
- * that were made for it afterwards are gone. False where too many have ended to tell. */
+/* The number of contexts that have ended so far, read before a driver call that makes something in
+ * a context. quota_context_has_ended: whether that context has ended since. If so, the caller drops
+ * what it has recorded for that context meanwhile. False: it has not, or too many contexts have
+ * ended to tell. */
 uint64_t quota_context_ends(void);
 bool quota_context_has_ended(uint64_t context, uint64_t ends_before);
 
@@ -232,42 +233,44 @@ int quota_own_reserve(int device, uint64_t least_bytes, uint64_t most_bytes, uin
  * The comparison with NVML charges the bytes that the driver took beyond these. */
 void quota_own_settle(int device, uint64_t reserved_bytes, uint64_t kept_bytes);
 
-/* Both charge the bytes that the driver took beyond these, where no comparison finds them.
+/* Both charge the bytes that the driver took beyond a reservation, if no comparison will find them.
  * quota_own_charge charges them within the limit: 0, -EDQUOT, -ETIMEDOUT. quota_own_book charges
  * them whatever the limit, because the driver holds them already. */
 int quota_own_charge(int device, uint64_t bytes);
 void quota_own_book(int device, uint64_t bytes);
 
-/* The driver will take so many of the bytes that quota_own_reserve reserved later, in one piece. To
- * be called before quota_own_settle, which keeps them. They stay charged in addition to NVML's
- * figure until that figure rises by as much at once. */
+/* The driver will later take `bytes` of what quota_own_reserve reserved, in one piece. Called
+ * before quota_own_settle, which keeps them charged. They stay charged in addition to NVML's figure
+ * until that figure rises by as much at once. */
 void quota_expect(int device, uint64_t bytes);
 
 /* The bytes that are charged for the process's contexts and modules. */
 uint64_t quota_own(int device);
 
-/* It was undone: between quota_ending_begin and quota_ending_end, as the driver's call. */
+/* Refunds the bytes of a call that was undone. Called between quota_ending_begin and
+ * quota_ending_end, like the driver's call that undid it. */
 void quota_own_return(int device, uint64_t bytes);
 
 /* -- memory that processes share (region_share_… has the contract; keys are hashes of exported
  * handles) -- */
 
-/* To be called before the driver's call and after the import's record. A comparison with NVML in
- * between would take the memory for something that the driver took on its own account. */
+/* quota_share_begin is called before the driver's import, quota_share_end after the import is
+ * recorded. A comparison with NVML in between would take the memory for something that the driver
+ * took on its own account. */
 void quota_share_begin(void);
 void quota_share_end(void);
 
-/* key->file is 0 where nothing but the handle is handed out. */
+/* key->file is 0 for an export by handle, without a file descriptor. */
 int quota_share_export(int device, const struct region_descriptors *key, uint64_t bytes);
-/* The process gives the memory up, of which charged_bytes are charged for nothing else. True: bytes
- * are charged for it from now on, here or to another process, in place of charged_bytes. */
+/* The process gives the memory up. charged_bytes: the part of its charge that no other block
+ * shares. True: from now on the slice is charged `bytes` instead, here or in another process. */
 bool quota_share_withdraw(int device, uint64_t key, uint64_t bytes, uint64_t charged_bytes);
 bool quota_share_import(uint64_t key, uint64_t *ret_bytes);
 /* Between quota_ending_begin and quota_ending_end, as the driver's call. */
 void quota_share_import_end(uint64_t key);
 /* The key of the slice's charge for the descriptor's memory; 0: there is none. */
 uint64_t quota_share_key(int fd);
-/* Whether a descriptor of it may be left anywhere. */
+/* Whether any process may still have a descriptor of the memory. */
 bool quota_share_left(const struct region_descriptors *key);
 /* Whether memory that only descriptors kept was found gone, and given back. */
 bool quota_share_look(void);
@@ -279,10 +282,10 @@ void quota_hidden_gone(int device, uint64_t bytes);
 
 /* -- what ends -- */
 
-/* To be called before the driver is asked to end something that the accounts have, and after it has
- * left the accounts. In between, NVML's figure may lack what the accounts still have, so no
- * comparison lowers the accounts. Calls may be nested, also by several threads. The functions above
- * that begin to free or to release something do this themselves. */
+/* quota_ending_begin is called before a driver call that frees charged memory, quota_ending_end
+ * after the accounts have dropped that memory. In between, NVML's figure may lack what the accounts
+ * still have, so no comparison lowers the accounts. Calls may be nested, also by several threads.
+ * The functions above that begin to free or to release something do this themselves. */
 void quota_ending_begin(void);
 void quota_ending_end(void);
 
@@ -302,8 +305,8 @@ bool quota_reconcile_due(int device);
 bool quota_is_compared(int device);
 void quota_reconcile_soon(int device);
 
-/* The driver may have loaded code on some device since the last comparison. So a program that fills
- * its slice in less than 20 ms and then rests does not do it before the accounts have the code. */
+/* The driver may have loaded code on some device since the last comparison. So the accounts have
+ * the code before a program that fills its slice within 20 ms takes the last bytes. */
 void quota_expect_code(void);
 
 /* The figures of the accounts at one moment. A ticket is taken before NVML is read, by one thread
@@ -330,9 +333,10 @@ bool quota_is_at_rest(void);
 bool quota_wants_rest(int device);
 
 /*
- * Whether NVML's figure is hardly this process's, although NVML lists it under this process's pid.
- * Either several figures in a row were less than the contexts take, or this figure is more than a
- * context above the peak of the accounts since the ticket. The comparing thread calls this.
+ * Whether NVML's figure most likely belongs to another process, although NVML lists it under this
+ * process's pid. Either several figures in a row were less than the contexts take, or this figure
+ * is more than a context above the peak of the accounts since the ticket. The comparing thread
+ * calls this.
  */
 bool quota_doubts(int device, const struct quota_ticket *ticket, uint64_t nvml_bytes);
 /* The process was found in NVML's list: quota_doubts is false from now on. */

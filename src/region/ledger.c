@@ -9,19 +9,20 @@
  * dead processes are cleared, and the charge is tried once more.
  *
  * What always holds, whenever the lock is free. A slot's total is the sum of its classes. A
- * device's `used` is the sum of the totals of the slots whose status is not 0. To raise a class,
- * `used` is stored first and the class last; to lower it, the other way round. So a reader without
- * the lock, in the middle of a change, sees a total that is too high rather than too low. A slot's
- * total is never below its classes.
+ * device's `used` is the sum of the totals of the slots whose status is not 0, and of the exiting
+ * words of processes that have begun to exit. To raise a class, `used` is stored first and the
+ * class last; to lower it, the other way round. So a reader without the lock, in the middle of a
+ * change, sees a total that is too high rather than too low. A slot's total is never below its
+ * classes.
  *
  * The lock protects all of it except `late`. A refund must not fail. If the lock cannot be taken
  * for REGION_LOCK_PATIENCE_NS, the refund is added to region->late, and the next thread of ours
  * that gets the lock makes it first. Until then the slice seems to hold more than it does.
  * (Lowering the slot without the lock would race with a thread of ours that has the lock.)
  *
- * If the process is killed on any line, its slot does not count. The process that takes the lock
- * over computes the totals from the other slots. Late refunds of the dead process are lost with its
- * slot.
+ * If the process is killed on any line, its slot counts until the device has its memory back
+ * (life.c). The process that takes the lock over computes the totals again from the classes. Late
+ * refunds of the dead process are lost, and end with its slot.
  *
  * What it is not: a record of what the driver does. The component quota decides what is charged.
  */
@@ -146,7 +147,8 @@ static int lock_slot(struct region *region)
 	return error;
 }
 
-/* These for share.c and exit.c: here they stay small enough to be inlined. */
+/* For share.c and exit.c. The static functions above stay small, so that the compiler inlines them
+ * here. */
 int region_lock_slot(struct region *region)
 {
 	int error = region_watch(region);
@@ -435,8 +437,8 @@ struct vgpu_hami_usage region_own_usage(const struct region *region, unsigned de
 		own.offset = REGION_SEE(usage->offset);
 		own.total = REGION_SEE(usage->total);
 	}
-	/* `exiting` is read again: a class that was emptied meanwhile was emptied after it was set.
-	 */
+	/* `exiting` is set before the classes are emptied, so this second read sees an exit that
+	 * emptied one meanwhile. */
 	if (REGION_SEE(region->exiting)) {
 		own.context = region_exiting_class(region, device, REGION_CONTEXT);
 		own.module = region_exiting_class(region, device, REGION_MODULE);

@@ -22,9 +22,9 @@
  * What always holds. A process that counts as living never counts as dying. In case of doubt it
  * counts as living: if the kernel answers with an error, or there is no descriptor to ask with.
  *
- * A dead process may count as living for some milliseconds longer. Its open file ends with its
- * mapping, and a program that reads /proc/pid/maps delays that (32 ms on a machine with no core
- * free).
+ * A dead process may count as living for some milliseconds longer. The mapping keeps the open file
+ * and its lock, and a program that reads /proc/pid/maps delays the unmapping (32 ms on a machine
+ * with no core free).
  *
  * No lock. Any thread writes deaths[]: seen_ms first, then the claim, which makes the entry valid.
  */
@@ -58,9 +58,8 @@ bool region_slot_alive(struct region *region, unsigned slot)
 	return sys_byte_is_locked(REGION_LOAD(region->fd), VGPU_SLOT_LOCK_OFFSET + slot) != 0;
 }
 
-/* The kernel is first asked about all bytes at once. Only if one is locked, which may be an
- * onlooker's, it is asked about one after the other: with 1,000 bytes locked, each question takes 3
- * us. */
+/* Asks the kernel about all bytes at once. Only if one is locked, which may be an onlooker's, asks
+ * about each slot: with 1,000 bytes locked, each question takes 3 us. */
 bool region_anybody_lives(struct region *region)
 {
 	if (region_has_fd(region) &&
@@ -83,7 +82,7 @@ uint64_t region_pid_namespace(void)
 /* -- dying processes
  * -------------------------------------------------------------------------------- */
 
-/* Whether /proc counts processes as getpid does here. */
+/* Whether /proc is mounted for this process's pid namespace. */
 static bool proc_is_ours(void)
 {
 	char target[16], own[16];

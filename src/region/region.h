@@ -58,7 +58,7 @@ struct region {
 	const char *path; /* the caller keeps the string while the region is open */
 	int fd;           /* atomic: any thread opens the file again if the descriptor is lost */
 	int slot;         /* ours; -1: an onlooker, which may read, reap and check, not charge */
-	bool counts;   /* charges to our slot are in the totals: true some time after the claim */
+	bool counts;   /* charges to our slot are in the totals: true once the claim is complete */
 	bool writable; /* the mapping may be written */
 	bool exiting;  /* region_begin_exit has emptied our slot; atomic */
 
@@ -350,8 +350,8 @@ void region_peak_end(struct region *region, unsigned device);
 
 /* Whether the process of the slot lives. True if that is not known. */
 bool region_slot_alive(struct region *region, unsigned slot);
-/* Whether the process of the slot is dying: the device may not have its memory back. The slot must
- * not be free, and its process not alive. */
+/* Whether the process of the slot is dying: the driver may not have freed its memory yet. The
+ * caller knows that the slot is not free and that the process is not alive. */
 bool region_slot_dying(struct region *region, unsigned slot);
 /* Clears the slots of dead processes whose memory the device has back. Returns how many, or a
  * negative errno. */

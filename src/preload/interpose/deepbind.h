@@ -1,8 +1,8 @@
 /*
  * dlopen with RTLD_DEEPBIND. A library that is opened so prefers the symbols of its own
- * dependencies to ours, dlsym included, and would call the driver without a hook. It is opened as
- * asked for. Then the calls to hooked functions, from it and from the libraries loaded along with
- * it, are redirected to the hooks.
+ * dependencies to ours, dlsym included, and would call the driver without a hook. deepbind_open
+ * keeps the flag. Then it redirects the calls of hooked functions, from that library and from those
+ * loaded with it, to the hooks.
  */
 #pragma once
 

@@ -1,7 +1,7 @@
-/* The exit of the process, where the process learns of it beforehand. */
+/* A normal exit of the process, by exit, quick_exit or _exit. */
 #pragma once
 
-/* The process has just been attached to its region: its slot is emptied when it exits. */
+/* Called when the process has taken its slot. From then on, a normal exit empties the slot. */
 void exit_follow(void);
 
 /* In a forked child: an exit that the parent has begun does not concern the child. */

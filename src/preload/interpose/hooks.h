@@ -21,12 +21,13 @@ const struct hook *hook_named(const char *name);
 /*
  * The hook whose original is at this address, or NULL. The original is the driver's own function,
  * or that of a wrapper between this library and the driver. Names do not matter here, so versions,
- * _ptsz flavours and other libraries' names come out right by construction. Only originals of
+ * _ptsz variants and equal names in other libraries need no rule of their own. Only originals of
  * `origin` are searched, and only that library is loaded or bound for it.
  */
 const struct hook *hook_of_pointer(enum hook_origin origin, const void *original);
 
-/* Whether the driver (or libc) that this process has loaded has a function of the hook's name. */
+/* The function of the hook's name in the driver (or libc) that this process has loaded; NULL: there
+ * is none. */
 void *hook_original(const struct hook *hook);
 
 /* In a forked child: releases the lock. An index that was half filled is filled again. */

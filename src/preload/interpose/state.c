@@ -105,7 +105,7 @@ static void load(void)
 	} else if (!slice.configured) {
 		set_state(STATE_INERT);
 	} else {
-		clock_find_steady(); /* while files can be opened */
+		clock_find_steady(); /* now, as a program may forbid itself to open files later */
 		set_state(STATE_ENFORCING);
 	}
 }
@@ -199,7 +199,7 @@ static void say_joined(int devices)
 			say_limits(device);
 }
 
-/* The process has just taken its slot. */
+/* Reports that the process has joined the slice, and makes a normal exit empty its slot. */
 static void follow(int devices)
 {
 	const struct fault *no_trace = trace_fault();

@@ -25,7 +25,7 @@ struct pending_alloc {
 	bool counted; /* `reservation` is valid */
 	struct quota_reservation reservation;
 	struct block block; /* finish adds the address and the size */
-	uint64_t ends;      /* contexts that had ended when it began */
+	uint64_t ends;      /* quota_context_ends() before the driver's call */
 };
 
 /* Before a refusal, headroom_make tries to make room. Before a tentative allocation, pools give

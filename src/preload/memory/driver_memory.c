@@ -43,7 +43,7 @@ static bool is_above_limit(CUdevice device)
 	return limit && quota_used(device) > limit;
 }
 
-/* Programs expect a lack of memory from an allocation, and not from a launch. */
+/* Warns once, because programs expect out-of-memory errors from allocations, not from launches. */
 static void warn_once(CUdevice device)
 {
 	static bool warned;
@@ -98,8 +98,8 @@ CUresult driver_memory_begin(struct driver_memory *growth, CUdevice device, uint
 	return CUDA_SUCCESS;
 }
 
-/* By how much the device's free memory has shrunk, beyond the reservation; 0 if NVML is to say it.
- */
+/* The bytes by which the device's free memory fell beyond the reservation; 0: NVML is asked
+ * instead. */
 static uint64_t gone(const struct driver_memory *growth)
 {
 	uint64_t free_bytes, bytes;
@@ -110,7 +110,7 @@ static uint64_t gone(const struct driver_memory *growth)
 	return bytes > growth->held_bytes ? bytes - growth->held_bytes : 0;
 }
 
-/* Has the memory charged that was taken beyond the reservation. */
+/* Charges the memory that the driver took beyond the reservation. */
 static void charge_growth(const struct driver_memory *growth)
 {
 	uint64_t bytes = gone(growth);

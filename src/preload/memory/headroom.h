@@ -1,5 +1,5 @@
-/* Functions for all hooks that take device memory: they find where the memory would be, and refuse
- * it. */
+/* Functions for all hooks that take device memory: they find the device, make room, and refuse a
+ * call. */
 #pragma once
 
 #include <stdbool.h>
@@ -17,9 +17,9 @@ struct place {
 };
 
 /*
- * Finds where the calling thread allocates, and whether a quota applies there (*ret_counted). That
- * is also false where the driver will refuse by itself: there is no context, or it has ended. A
- * result other than CUDA_SUCCESS is the answer to the application.
+ * Finds where the calling thread allocates, and whether a quota applies there (*ret_counted).
+ * *ret_counted is also false if the driver will refuse the call, because no context is current or
+ * the context has ended. A result other than CUDA_SUCCESS is the answer to the application.
  */
 CUresult headroom_find(struct place *ret_place, bool *ret_counted);
 
@@ -29,10 +29,11 @@ CUresult headroom_on(CUdevice device, bool *ret_counted);
 /*
  * Before a refusal, tries to make room:
  *
+ *   - managed blocks whose deferred free is due are freed;
  *   - the pools of the device give back memory that they keep for later;
  *   - the accounts are compared with NVML;
  *   - processes of the slice that were killed, and whose memory the device does not have back yet,
- *     are waited for, a second at most;
+ *     are waited for, a second at most, if the steps above have made no room;
  *   - processes that were charged a guess for their first context are waited for, two seconds at
  *     most.
  *
@@ -45,13 +46,13 @@ void headroom_make(CUdevice device);
 CUresult headroom_hold(enum holding_kind kind, const struct place *place, uint64_t size_bytes,
 		       struct holding_reservation *ret_reservation);
 
-/* A charge has failed with `error`. If that is not for want of room, but because nothing can be
- * charged: logs why the call `what` is refused, and returns the error for the application.
- * Otherwise returns CUDA_SUCCESS. */
+/* Called after a charge has failed with `error`. If the region is lost or its lock is not free,
+ * logs why the call `what` is refused, and returns the error for the application. Otherwise the
+ * slice lacks room: returns CUDA_SUCCESS. */
 CUresult headroom_blocked(const char *what, int error);
 
-/* Logs why the call is refused, and returns the driver's error for a lack of memory. error: that of
- * a charge, or -EOVERFLOW if the driver took more than was reserved, and that did not fit. */
+/* Logs why the call is refused, and returns the error for the application. error: the result of a
+ * charge, or -EOVERFLOW if the driver took more than was reserved and the rest did not fit. */
 CUresult headroom_refuse(CUdevice device, uint64_t size_bytes, int error);
 
 /* For the trace: the call is refused. error: as in headroom_refuse. */

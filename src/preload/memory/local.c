@@ -6,7 +6,7 @@
  *
  *     reserved = threads of the device * (most local memory of a function handed out - stack size)
  *
- * The charge of a context has the stacks already. The reconciliation with NVML knows of the
+ * The charge of a context already includes its stacks. The reconciliation with NVML knows of the
  * reservation (quota_expect); otherwise it would refund the reservation before the launch.
  *
  * A kernel may be launched in another context than the one in which it was handed out, or may be
@@ -19,9 +19,8 @@
  * those that only a graph launches, as the launch of a graph does not look at its kernels. The
  * second are those whose handle has lost its place in the table of lazy_code.c.
  *
- * Contexts for which the table has no place share the last place: the most of any of them is
- * reserved for all. `lock` guards the table; it is not held while the driver is asked or room is
- * made.
+ * Contexts beyond the table's size share its last entry. That entry has the highest figure of any
+ * of them. `lock` guards the table; it is not held while the driver is asked or room is made.
  */
 #include "local.h"
 

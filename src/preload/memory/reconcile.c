@@ -101,7 +101,8 @@ static bool compare_locked(CUdevice device)
 	return error != -EAGAIN && quota_reconcile(device, &ticket, error ? NULL : &bytes);
 }
 
-/* Frees do not wait, so several may come before nothing is under way: each thread may make one. */
+/* Threads wait before allocations, and not before frees. So each thread may make one more free
+ * before no call is under way. */
 static bool compare_at_rest_locked(CUdevice device, uint64_t most_ns)
 {
 	uint64_t until_ns = clock_now_ns() + most_ns;
@@ -122,8 +123,8 @@ static bool compare_at_rest_locked(CUdevice device, uint64_t most_ns)
 	return compared;
 }
 
-/* False: the accounts have changed between the two figures, or another thread has reconciled for
- * all of the naps. `refuses`: an allocation is refused unless the accounts are too high. */
+/* False: the accounts changed between the two figures, or another thread held `comparing` during
+ * all naps. `refuses`: the caller refuses an allocation unless the accounts turn out too high. */
 static bool compare(CUdevice device, unsigned naps, bool refuses)
 {
 	bool compared;

@@ -15,7 +15,7 @@ void reconcile_now(CUdevice device);
 /* Reconciles at once, as a refusal depends on it. If other threads change the accounts all the
  * time, they have to wait for a moment. The calling thread must have no allocation under way. */
 void reconcile_at_rest(CUdevice device);
-/* Has the next call of reconcile_books reconcile. */
+/* Makes a reconciliation due in 10 ms at the latest. reconcile_books then makes it. */
 void reconcile_soon(CUdevice device);
 
 void reconcile_forget(void); /* in a forked child */
