@@ -46,12 +46,13 @@ void backlog_show(struct backlog *backlog, uint64_t *shown_ns, uint64_t until_ns
 /* The submitted work takes more_ns longer than charged; negative: less long. */
 void backlog_correct(struct backlog *backlog, int64_t more_ns);
 
-/* Whether all submitted work should have finished by now. The next two correct this: the device is
- * busy, because costs are too low; or it is idle, though costs say otherwise. */
+/* Whether all submitted work should have finished by now, by its costs. The next two functions
+ * correct the backlog: the device was found busy, or idle, against that estimate. */
 bool backlog_is_idle(const struct backlog *backlog, uint64_t now_ns);
 void backlog_is_busy_after_all(struct backlog *backlog, uint64_t now_ns);
 void backlog_is_idle_after_all(struct backlog *backlog, uint64_t now_ns);
-/* The device was not idle a moment ago: it counts as busy until `due`, or until now_ns. */
+/* The device was not idle a moment ago: it counts as busy until `due` or now_ns, whichever is
+ * earlier. */
 void backlog_is_busy_while_due(struct backlog *backlog, uint64_t now_ns);
 /* The device has not reached the work that was submitted after `sure` had the given value. Overdue
  * work stays overdue: `due` does not change, and may be earlier than busy_until. */

@@ -6,9 +6,10 @@
  *               (in_flight.c)
  *
  * alone -> shared. Only learned costs say how much work the process has in flight. That work counts
- * as one launch, and the turn gets its end before the first question. The slice's quota moves from
- * the bucket to the account's ready_at, with the same credit or debt. Work in flight was charged by
- * its cost; the charge is refunded, because the slice will pay for the work by its time.
+ * as one launch, and turn_submitted() reports its expected end before the first turn_ask(). The
+ * slice's quota moves from the bucket to the account's ready_at, with the same credit or debt. Work
+ * in flight was charged by its cost; the charge is refunded, because the slice will pay for the
+ * work by its time.
  *
  * shared -> alone. The bucket has been charged the slice's payments for turns all along, so the
  * quota continues with it. Work that is in flight then is charged by its mean time.

@@ -15,9 +15,9 @@ void by_turn_forget(void); /* in a forked child */
 /* Whether a launch to the device has to ask for a turn: another slice is there, or was. */
 bool by_turn_is(struct meter *meter, int device);
 
-/* Before such a launch: returns when it may go, 0 or what pace_wait says of a lost region.
- * *ret_goes: it goes by the slice's turn, and by_turn_leave follows; else the launch is paced by
- * itself. now_ns: clock_steady_ns(), here as below. */
+/* Waits until such a launch is admitted. Returns 0, or pace_wait()'s error for a lost region.
+ * *ret_goes: the slice's turn admits the launch, and by_turn_leave() has to follow; else the caller
+ * paces the launch. now_ns: clock_steady_ns(), here as below. */
 int by_turn_enter(struct meter *meter, const struct pace_work *work, uint64_t now_ns,
 		  bool *ret_goes);
 
@@ -28,8 +28,8 @@ void by_turn_leave(struct meter *meter, const struct pace_work *work, bool submi
 /* From now on a gang paces the device's launches, or nothing does. */
 void by_turn_stop(struct meter *meter, int device);
 
-/* Before the thread waits for work; after it has asked for work that had not finished; and after a
- * wait. */
+/* _will_wait: before the thread waits for work. _will_look: after the thread has found work
+ * unfinished. _waited: after a wait. */
 void by_turn_will_wait(void);
 void by_turn_will_look(void);
 void by_turn_waited(void);

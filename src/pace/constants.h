@@ -225,8 +225,9 @@
  * of an unknown key reads two more cache lines. */
 #define COST_PROBES 8
 
-/* By how many times the blocks of two grids of a function may differ for a guess. Half: more
- * launches of unknown cost, each of which is waited for. Twice: guesses that are further off. */
+/* A cost is guessed from another grid of the function if their numbers of blocks differ by this
+ * factor at most. Half: more launches of unknown cost, each of which is waited for. Twice: guesses
+ * that are further off. */
 #define COST_GUESS_TIMES 16
 
 /* ns of a sample that a guess is made from, at most: its product with blocks fits into 64 bits. */

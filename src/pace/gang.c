@@ -108,8 +108,7 @@ void gang_leave(struct gang_member *self)
 	STORE(self->entry->owner, 0);
 }
 
-/* -- members that have launched fewer collectives
- * ----------------------------------------------------------------------------- */
+/* -- collectives ------------------------------------------------------------------------------ */
 
 /* Names the time from one opening of the gang to the next, in the high half of a word. */
 static uint64_t epoch_of(const struct gang *gang)
@@ -149,8 +148,8 @@ static uint32_t most_collectives(const struct gang *gang)
 	return most;
 }
 
-/* At a cut. Members need not have equally many: in a pipeline, those in the middle send and
- * receive. So a member is compared with the part that it had at the last cuts. */
+/* At a cut, learns this member's part of the largest count of collectives. Counts differ in a
+ * pipeline, where members in the middle both send and receive. */
 static void learn_part(const struct gang *gang, struct gang_member *self)
 {
 	uint64_t most = most_collectives(gang), own = collectives_of(gang, self->entry);
@@ -184,8 +183,9 @@ bool gang_is_shut(const struct gang *gang)
 	return LOAD(gang->words->shut_at) != 0;
 }
 
-/* For how much of the first closing_ns of a closing members could go on, ns. The phases in which
- * none does are each twice as long as the one before. *ret_hard: the closing is in one of them. */
+/* In how many of the first closing_ns ns of a closing idle members could launch. Each phase in
+ * which no member may launch (a hard phase) is twice as long as the one before. *ret_hard: the
+ * closing is in one of them. */
 static uint64_t soft_ns(uint64_t closing_ns, bool *ret_hard)
 {
 	uint64_t hard_ns = GANG_HARD_NS, phases = 0;
@@ -275,10 +275,9 @@ static uint64_t ask_busy(const struct gang *gang, struct gang_member *self, bool
 	return impatient ? 0 : GANG_POLL_NS;
 }
 
-/* The member's device is idle, and another one is not; or it is at work for another member. The
- * member waits for GANG_GRACE_NS after the end of its work. If it has asked before that end, the
- * time counts from when it has seen the end. The others see the end as late, because they sleep
- * between two questions. */
+/* The member has no work in flight, but another member has. The member waits for GANG_GRACE_NS
+ * after the end of its work. If it has asked before that end, the time counts from when it has seen
+ * the end. The others see the end as late, because they sleep between two questions. */
 static uint64_t ask_idle(const struct gang *gang, struct gang_member *self, uint64_t closing_ns,
 			 uint64_t now_ns)
 {

@@ -24,8 +24,8 @@
  * admitted after a while. The thread may have to make this call of the driver before another one
  * that the gang waits for.
  *
- * What it relies on. A member that has not looked for GANG_STALE_NS, as a stopped process does not,
- * counts as idle; so does a dead one. A member that looks again after so long pays for the time in
+ * Assumptions. A member counts as idle if its process is dead, or has not looked for GANG_STALE_NS,
+ * because it is stopped, for example. A member that looks again after so long pays for the time in
  * which it had work in flight and no process paid. There is no lock. Each word is stored by itself,
  * and a process that dies between two of them costs the gang some milliseconds.
  */
@@ -70,14 +70,14 @@ struct gang_member {
 	struct vgpu_region_member *entry; /* NULL: the process never was a member */
 	bool is_joined;                   /* it is a member; atomic */
 	uint32_t device;                  /* the member's: one of gang->devices */
-	uint64_t closing;                 /* the shut_at that the following is of */
-	uint64_t quiet_ns; /* since when the members in question have made no progress */
-	uint32_t progress; /* theirs at that time */
-	uint32_t let_go;   /* launches that were admitted because nothing made progress */
-	uint32_t part; /* of the collectives of the member with the most, in GANG_PART_ONE; 0: not
-			  known */
-	bool was_busy; /* the member had work in flight when it asked last */
-	bool is_cut;   /* the member has seen the cut */
+	uint64_t closing;                 /* shut_at of the closing that the next fields describe */
+	uint64_t quiet_ns;                /* since when the other members have made no progress */
+	uint32_t progress;                /* the sum of their `progress` at quiet_ns */
+	uint32_t let_go; /* launches that were admitted because nothing made progress */
+	uint32_t part;   /* of the collectives of the member with the most, in GANG_PART_ONE; 0: not
+			    known */
+	bool was_busy;   /* the member had work in flight when it asked last */
+	bool is_cut;     /* the member has seen the cut */
 	uint64_t used_ns;       /* the gang's, when the member looked last */
 	int64_t paid_ns;        /* the sum of all charges of its device's bucket at that look */
 	uint64_t paid_until_ns; /* until when the device had paid at that look */
@@ -91,9 +91,9 @@ struct gang_member {
 			     not */
 };
 
-/* Takes an entry for the owner's work on the device: false where there is none left. The gang is
- * open then if it throttled no launch before. A device's group throttled none if it had no living
- * member, another kind of gang if it had one at most. */
+/* Takes a free entry for the owner's work on the device; false if there is none. If the gang had
+ * too few living members to throttle launches, this opens it. A device's group throttles from one
+ * member on, another gang from two. */
 bool gang_join(const struct gang *gang, struct gang_member *self, uint32_t owner, uint32_t device);
 /* The same with an entry that is the caller's already. */
 void gang_join_at(const struct gang *gang, struct gang_member *self, unsigned entry, uint32_t owner,
@@ -106,8 +106,8 @@ unsigned gang_members(const struct gang *gang);
 /* The member has launched a kernel or graph that may wait for other members. */
 void gang_launched_collective(const struct gang *gang, struct gang_member *self);
 
-/* The ns of work in flight with which a member waits although the gang is open. So it does not
- * launch work that would be in flight as the gang closes. level_ns: of the member's bucket. */
+/* While the gang is open, a member with so many ns of work in flight waits, so that little is in
+ * flight when the gang closes. level_ns: of the member's bucket. */
 uint64_t gang_ahead_most_ns(const struct gang *gang, int64_t level_ns);
 
 /* The present state of a member that wants to launch. */
@@ -127,5 +127,5 @@ uint64_t gang_ask(const struct gang *gang, struct gang_member *self, const struc
 /* The slice takes turns on the device of the gang, which throttles no launch meanwhile. */
 void gang_begin_turns(const struct gang *gang, uint64_t now_ns);
 
-/* Whether the gang is shut, or closing: a launch is followed by a mark at once then. */
+/* Whether the gang is closing or shut. Then each launch is followed by a mark at once. */
 bool gang_is_shut(const struct gang *gang);

@@ -6,10 +6,11 @@
 /* Whether the gate is that region's. */
 bool gate_is_at(const struct region *region);
 
-/* The gate is the region's from now on, in which the process has a slot. After cores_attach. */
+/* From now on, the gate reads the words of this region, in which the process has a slot. Called
+ * after cores_attach(). */
 void gate_attach(struct region *region);
 
-/* Whether launches have to ask may have changed: looks at once, not with the next tick. */
+/* Checks whether launches have to ask, without waiting for the next tick of the clock. */
 void gate_renew(void);
 
 /* In a forked child: the gate belongs to no region. */

@@ -45,8 +45,9 @@ static struct vgpu_region_member *holder_at(const struct gang *gang, uint32_t nu
 	return number && number <= VGPU_GANG_MEMBERS_MAX ? gang_table_at(gang, number - 1) : NULL;
 }
 
-/* From when on GANG_HOLD_SOFT_NS count for a member that began to wait then: the holder's last
- * look. But a member that has waited for GANG_HOLD_MOST_NS waits no longer. */
+/* The time from which a member that has waited since waits_ns counts GANG_HOLD_SOFT_NS: the
+ * holder's last look, or waits_ns if later. After GANG_HOLD_MOST_NS, waits_ns, so that the member
+ * stops waiting. */
 static uint64_t in_vain_since(const struct vgpu_region_member *holder, uint64_t waits_ns,
 			      uint64_t now_ns)
 {
@@ -57,7 +58,8 @@ static uint64_t in_vain_since(const struct vgpu_region_member *holder, uint64_t 
 	return seen_ns > waits_ns ? seen_ns : waits_ns;
 }
 
-/* Whether the holder of that number keeps a member waiting that began to wait then. */
+/* Whether a member that has waited since waits_ns has to wait on for the holder with this number.
+ */
 static bool keeps(const struct gang *gang, uint32_t number, uint64_t waits_ns, uint64_t now_ns)
 {
 	struct vgpu_region_member *holder = holder_at(gang, number);
@@ -164,7 +166,8 @@ static bool is_another_first(const struct gang *gang, const struct gang_member *
 	return false;
 }
 
-/* The device may be taken. Whether the member leaves it to another, which is about to wake. */
+/* Whether the member leaves the free device to one that has waited for longer and is about to wake.
+ */
 static bool leaves_it(const struct gang *gang, struct gang_member *self, uint64_t now_ns)
 {
 	uint64_t free_ns = LOAD(self->free_ns);

@@ -1,7 +1,7 @@
 /*
- * Inside pace/: which member of a device's gang has the device, while the gang is open or the slice
- * has the turn. The device loses time where it switches between processes, and a process knows the
- * end of its own work alone. So the members have the device one after the other.
+ * Inside pace/: which member of a device's group is the holder, while the group is open or the
+ * slice has the turn. The device loses time where it switches between processes, and a process
+ * knows the end of its own work alone. So the members have the device one after the other.
  *
  *     free      The next member that asks becomes the holder, and claims the device: until it has
  *               launched, no other member takes the device from it.
@@ -28,7 +28,8 @@
 
 #include "gang.h"
 
-/* Whether the member has to ask before its next launch: of a device's gang, and not the holder. */
+/* Whether the member is in a device's group and not its holder. Then it calls holder_ask() before
+ * its next launch. */
 bool holder_is_other(const struct gang *gang, const struct gang_member *self);
 
 /* Whether the member may launch: 0; or for how long it should wait until it asks again, in ns.
@@ -36,7 +37,8 @@ bool holder_is_other(const struct gang *gang, const struct gang_member *self);
 uint64_t holder_ask(const struct gang *gang, struct gang_member *self, bool in_flight,
 		    uint64_t now_ns);
 
-/* Notes whether the member waits to launch, for holder_ask of the others. holder_ask notes it, too.
+/* Records whether the member waits to launch. Other members' holder_ask() reads this. holder_ask()
+ * also records it.
  */
 void holder_note_wait(struct gang_member *self, bool waits, uint64_t now_ns);
 

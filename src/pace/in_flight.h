@@ -12,8 +12,8 @@
  * than LEARN_EACH_NS, are sampled: in some, chosen at random, each launch is marked. The other
  * short periods are charged the same fraction of the time until they were seen to have ended.
  *
- * Some drivers cannot record an event that follows all streams of a context: before CUDA 12.8, and
- * while the process captures a graph. There each launch is followed by an event in its own stream.
+ * A fence, which follows all streams of a context, is impossible before CUDA 12.5, and while the
+ * process captures a graph. Then each launch is followed by an event in its own stream.
  *
  * Thread-safe. No function waits for the device. Times are clock_steady_ns().
  */

@@ -1,7 +1,7 @@
 /*
- * Inside pace/: this process's members of gangs, one a device, and their way through the gate. A
- * member's launch asks the gang (gang.h) and is charged by the gang's time; the costs of single
- * launches play no part (in_flight.h).
+ * Inside pace/: this process's members of gangs, one for each device, and how their launches are
+ * admitted. A member's launch asks the gang (gang.h) and is charged by the gang's time; the costs
+ * of single launches play no part (in_flight.h).
  *
  * A device is in the slice's gang if its kernels may wait for those of other devices. Otherwise it
  * is shared if several processes of the slice launch to it. Events of one process contain the time
@@ -19,8 +19,8 @@ void members_forget(void); /* in a forked child */
 /* Whether work of the process on the meter's device goes through the gang now. */
 bool member_is(struct meter *meter, int device);
 
-/* The same of the processes of the slice that share the device. Before each launch that is paced by
- * neither a gang nor turns. */
+/* Whether work of the process on the meter's device goes through the device's group now. Called
+ * before each launch that neither a gang nor turns pace. */
 bool member_shares(struct meter *meter, int device, uint64_t now_ns);
 
 /*
@@ -45,16 +45,16 @@ void member_keep(int device, uint64_t now_ns);
 void member_rest(int device, uint64_t now_ns);
 void member_end_turns(const struct meter *meter, int device, uint64_t now_ns);
 
-/* Before a launch for which one of the two is true. Returns 0 when the launch is admitted, -EAGAIN
- * if the gang does not pace the launch any more and something else must, or pace_wait()'s error for
- * a lost region. now_ns: clock_steady_ns(), here as below. */
+/* Before a launch for which member_is() or member_shares() is true. Returns 0 when the launch is
+ * admitted, -EAGAIN if the gang does not pace the launch any more and something else must, or
+ * pace_wait()'s error for a lost region. now_ns: clock_steady_ns(), here as below. */
 int member_enter(struct meter *meter, const struct pace_work *work, uint64_t now_ns);
 
 /* After a launch, whether or not the driver accepted it. */
 void member_leave(const struct pace_work *work, bool submitted, uint64_t now_ns);
 
-/* Before the thread waits for work; after it has asked for work that had not finished; and after a
- * wait. */
+/* _will_wait: before the thread waits for work. _will_look: after the thread has found work
+ * unfinished. _waited: after a wait. */
 void members_will_wait(void);
 void members_will_look(void);
 void members_waited(void);

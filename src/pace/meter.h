@@ -58,7 +58,7 @@ struct meter {
 	uint64_t shown_work_ns; /* its time at work when the figure was made */
 	uint64_t shown_pct;     /* the figure, while it is at work */
 	int64_t shown_ns;       /* what it had been charged when the figure was made */
-	uint64_t turn_ns;   /* when a thread that waited for the bucket went; 0: it has launched */
+	uint64_t turn_ns;   /* when a thread that waited for the bucket was admitted; 0: charged */
 	uint64_t let_go_ns; /* when a held launch last went, while `stuck` was above 0 */
 	uint64_t next_window_at_ns; /* when a window may begin after a wait again (waits.c) */
 	uint64_t unexplained_ns; /* by how much waits took longer than costs say; falls with time */
@@ -75,7 +75,7 @@ struct meter {
 	bool ganged;   /* launches go by a gang, and take no turns */
 	bool limited;  /* the last launch had a limit */
 	bool futile;   /* a launch waited for a span, and no span has finished since then */
-	bool fenced;   /* the last window that was to be of all streams is */
+	bool fenced;   /* the last attempt to open a window of all streams succeeded */
 	bool was_busy; /* what the driver answered at asked_at_ns */
 };
 
@@ -93,7 +93,7 @@ static inline bool meter_is_mixed(const struct meter *meter, uint64_t now_ns)
 	return meter_since(now_ns, then_ns) < METER_MIXED_NS;
 }
 
-/* Whether they did, and no window can be of all streams. */
+/* Whether launches went to several streams a moment ago, and no window can cover all streams. */
 static inline bool meter_is_blind(const struct meter *meter, uint64_t now_ns)
 {
 	return !LOAD(meter->fenced) && meter_is_mixed(meter, now_ns);

@@ -1,8 +1,8 @@
 /*
  * Inside pace/: launches wait for work that is overdue, or whose cost is unknown.
  *
- * Kernels may take long, or ten times as long as they did. So that few such kernels are in flight
- * before the first is measured, a launch waits until the overdue work has finished.
+ * A new kernel may take long, and a known one ten times as long as before. A launch waits for
+ * overdue work, so few such kernels are in flight before one is measured.
  *
  * But a kernel may itself wait for a later launch. JAX's autotuner starts a kernel that spins until
  * everything that it times is submitted, and gives up after 100 ms. So a launch waits for

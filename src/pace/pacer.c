@@ -236,8 +236,9 @@ static bool is_idle(struct meter *meter, const struct pace_work *work, uint64_t 
 	return true;
 }
 
-/* Before a wait, or a launch that is charged when it is over. Where there are several streams, the
- * end of one is not the end of the others. */
+/* Ends the open window before a wait, or before a launch of unknown cost. While launches use
+ * several streams, an idle stream does not show that the device is idle, so the backlog is asked,
+ * too. */
 static void cut_window(struct meter *meter, const struct pace_work *work, uint64_t now_ns)
 {
 	if (!LOAD(meter->window.span) || meter_is_blind(meter, now_ns))
@@ -289,7 +290,7 @@ void pace_begin_exit(void)
 
 /* -- the contract ----------------------------------------------------------------------------- */
 
-/* Such launches take no turns, whatever other slices want. */
+/* Whether the gang of several devices paces the launch, which then takes no turns. */
 static bool goes_by_own_gang(struct meter *meter, int device)
 {
 	bool goes = member_is(meter, device);
@@ -311,7 +312,7 @@ static int enter_gang(struct pace_pass *pass, struct meter *meter, const struct 
 	return member_enter(meter, work, now_ns);
 }
 
-/* Where *ret_goes is false, the launch is still to be paced. */
+/* If *ret_goes is false, the caller has to pace the launch in another way. */
 static int enter_turn(struct pace_pass *pass, struct meter *meter, const struct pace_work *work,
 		      bool *ret_goes)
 {
@@ -328,7 +329,7 @@ static int enter_turn(struct pace_pass *pass, struct meter *meter, const struct 
 	return error;
 }
 
-/* -EAGAIN: the way of the launch has changed while it waited, and is to be found once more. */
+/* -EAGAIN: another way applies since the launch began to wait. The caller enters it again. */
 static int enter(struct pace_pass *ret_pass, struct meter *meter, const struct pace_work *work)
 {
 	bool waited = false;

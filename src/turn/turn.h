@@ -15,16 +15,16 @@
  *     turn_idle        the same, and it submits nothing now
  *     turn_leave       at the process's end; without it, the kernel says that it is dead
  *
- * Times are clock_steady_ns(), and the caller gives them, so a test can have a time of its own. No
- * function but turn_sleep and those that open the file waits, none takes a lock, and the component
+ * The caller passes all times, which are clock_steady_ns(), so a test can pass its own. Only
+ * turn_sleep and the functions that open the file wait. No function takes a lock, and the component
  * has no thread. All but turn_join, turn_leave and turn_forget may be called by several threads.
  *
  * What others can do to a process. Slices do not trust each other, and each can write anything into
  * the file at any time. The limit and the account of a slice are in memory of its own (struct
- * turn_account), so others cannot change them. A process may wait for a turn for longer than the
- * bound (TURN_WAIT_MOST_NS at most, less with few slices, more under memory pressure). Or its slice
- * may get less than half of its part of the time for some seconds. Then the process launches
- * without turns for TURN_DOUBT_NS, and for twice as long each time that this happens again.
+ * turn_account), so others cannot change them. If a process waits for a turn for longer than a
+ * bound, or its slice gets less than half of its part of the time for some seconds, the process
+ * launches without turns for TURN_DOUBT_NS. That time doubles each time that this happens again.
+ * The bound is TURN_WAIT_MOST_NS at most, less with few slices, more under memory pressure.
  * Meanwhile the driver divides the GPU, and the caller enforces the limit by itself.
  */
 #pragma once
@@ -103,7 +103,7 @@ void turn_set(struct turn *turn, unsigned weight, unsigned limit_pct);
 /* Whether the process takes turns: the file is there, and it does not doubt. */
 bool turn_takes_part(const struct turn *turn, uint64_t now_ns);
 
-/* Whether the word is the slice's and no other slice is present. */
+/* Whether the slice has the turn, and no other slice is present. */
 static inline bool turn_is_own(const struct turn *turn)
 {
 	uint64_t word = __atomic_load_n(&turn->file.file->header.turn, __ATOMIC_RELAXED);
@@ -112,8 +112,9 @@ static inline bool turn_is_own(const struct turn *turn)
 }
 
 /*
- * Whether no other slice is present: one load. The launch goes, and turn_submitted may be left out.
- * The turn costs nothing then, and the caller enforces the slice's limit by itself.
+ * Whether no other slice is present: one load. If so, the caller launches without turn_ask, may
+ * leave out turn_submitted, and enforces the slice's limit by itself. The slice pays nothing for
+ * the turn.
  */
 static inline bool turn_is_alone(const struct turn *turn)
 {
@@ -143,8 +144,8 @@ struct turn_answer {
 	uint32_t bell;    /* for turn_sleep */
 };
 
-/* Whether a launch of this process may go now. A process that has work in flight of which the turns
- * do not know, as it was alone, calls turn_submitted first. */
+/* Whether a launch of this process is admitted now. If the process has work in flight that it
+ * launched while alone, it calls turn_submitted first. */
 struct turn_answer turn_ask(struct turn *turn, uint64_t now_ns);
 
 /* Sleeps for answer->wait_ns, or until a turn is given to the slice. */

@@ -44,8 +44,9 @@
  * another slice has written a length that is not true. */
 #define PRESSURE_MOST_NS (4 * NS_PER_S)
 
-/* ns before the device is free at which the next slice begins to submit: a sleep ends so late.
- * Half: the device is idle at each hand-over. Twice: kernels of two slices are at the device. */
+/* The next slice begins to submit so many ns before the device is free, because a sleep may end
+ * that late. Half: the device is idle at each hand-over. Twice: kernels of two slices are at the
+ * device. */
 #define LEAD_NS (60 * NS_PER_US)
 
 /* ns before the end of its work at which a holder hands its turn over: by then, it knows when that
@@ -81,7 +82,7 @@
  * kernels, and stopped processes, delay others for longer. */
 #define SOFT_NS (20 * NS_PER_MS)
 
-/* ns from now for which any value of the turn word may begin at most. */
+/* A turn word whose turn begins later than so many ns from now is invalid. */
 #define AHEAD_MOST_NS (LENGTH_MOST_NS + SOFT_NS)
 
 /* ns after which a slice that wants nothing plays no part any more. */
@@ -141,7 +142,7 @@ void grant_move(struct turn *turn, int64_t later_ns, uint64_t now_ns);
 
 /* Which slice is next, of those that want the GPU and live, without that one; or NOBODY. */
 unsigned grant_next(struct turn *turn, unsigned except, uint64_t now_ns);
-/* The same, also of the dead: a guess that costs no system call. */
+/* As grant_next, but does not check that the slice lives: a guess that costs no system call. */
 unsigned grant_guess(const struct turn *turn, unsigned except);
 
 /* The wishes of all slices but one. */
@@ -150,7 +151,7 @@ struct others {
 	bool want;            /* any wants it now */
 	uint64_t weight;      /* of those that are present, in all */
 	uint64_t assured_pct; /* of those of them that have a share of their own, in all */
-	unsigned rest;        /* how many have none, and what the others leave */
+	unsigned rest;        /* how many have none, and divide what the quotas of others leave */
 	uint64_t length_ns;   /* of a turn while those want the GPU, memory pressure included */
 	uint64_t ahead_ns;    /* of work in flight while those are present */
 };
@@ -221,8 +222,7 @@ void turn_account_used_up(struct turn *turn);
 /* For how long the slice may not go because of its limit: 0, or ns. */
 uint64_t turn_account_wait_ns(const struct turn *turn, uint64_t now_ns);
 
-/* -- turn_holder.c
- * --------------------------------------------------------------------------------- */
+/* -- turn_holder.c ---------------------------------------------------------------------------- */
 
 static inline bool turn_is_mine(const struct turn *turn, const struct grant *grant)
 {
@@ -252,8 +252,7 @@ bool turn_holder_hand_over(struct turn *turn, const struct grant *grant, unsigne
 /* Another slice has taken the word: the turn of this slice ends when its work should be over. */
 void turn_holder_notice_loss(struct turn *turn, uint64_t now_ns);
 
-/* -- turn_waiter.c
- * --------------------------------------------------------------------------------- */
+/* -- turn_waiter.c ---------------------------------------------------------------------------- */
 
 /* A process of a slice without the turn asks. Returns as turn_holder_ask does. */
 bool turn_waiter_ask(struct turn *turn, const struct grant *grant, uint64_t now_ns,
@@ -261,8 +260,7 @@ bool turn_waiter_ask(struct turn *turn, const struct grant *grant, uint64_t now_
 /* Counts a wait for a turn that has ended, for the slice and for its histogram. */
 void turn_waiter_count(struct turn *turn, uint64_t waited_ns);
 
-/* -- turn_doubt.c
- * ---------------------------------------------------------------------------------- */
+/* -- turn_doubt.c ----------------------------------------------------------------------------- */
 
 /* Whether the process goes without turns at present. */
 bool turn_doubt_is_out(const struct turn *turn, uint64_t now_ns);
