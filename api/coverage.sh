@@ -19,7 +19,7 @@ it. The CUDA runtime and all libraries above it use these functions. The page is
 taken in another way is *charged by comparison*: the library compares what NVML counts for the process
 with what is charged, and charges the difference
 ([memory.md](design/memory.md#the-comparison-with-nvml)). Such memory cannot be refused, but later
-allocations, loads and first launches are.
+allocations, loads and kernels' first launches are.
 
 *v1* and *v2* are versions of a function; an application calls the newest that it knows. *ptsz* and
 *ptds* are flavours for programs that are compiled with a default stream per thread. A *name* is one

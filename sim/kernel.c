@@ -243,10 +243,13 @@ CUresult cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction function)
 
 	if (result)
 		return result;
+	if (!function || function->kind != OBJECT_FUNCTION)
+		return CUDA_ERROR_INVALID_HANDLE;
 	if (!state)
 		return CUDA_ERROR_INVALID_VALUE;
-	*state = CU_FUNCTION_LOADING_STATE_LOADED;
-	return function_load(function, context->gpu);
+	*state = function_is_loaded(function, context->gpu) ? CU_FUNCTION_LOADING_STATE_LOADED
+							    : CU_FUNCTION_LOADING_STATE_UNLOADED;
+	return CUDA_SUCCESS;
 }
 
 static CUresult parameter_get(CUfunction function, size_t index, size_t *ret_offset,

@@ -197,6 +197,13 @@ uint64_t quota_limit(int device)
 	return d ? limit_of(d) : 0;
 }
 
+bool quota_is_above_limit(int device)
+{
+	uint64_t limit = quota_limit(device);
+
+	return limit && quota_used(device) > limit;
+}
+
 void quota_follow_policy(int device, uint64_t before_bytes, uint64_t now_bytes)
 {
 	const struct account_device *d = account_device(device);

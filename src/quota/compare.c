@@ -99,8 +99,7 @@ void compare_guess_over(int device, bool none_left)
 
 /* -- when ------------------------------------------------------------------------------------- */
 
-/* Whether so little room is left that code which the driver has loaded meanwhile may fill it. */
-static bool is_narrow(int device)
+bool quota_is_narrow(int device)
 {
 	uint64_t limit = quota_limit(device), used = quota_used(device);
 	uint64_t margin = limit / 8 > NARROW_BYTES ? limit / 8 : NARROW_BYTES;
@@ -142,7 +141,7 @@ bool quota_reconcile_due(int device)
 	}
 	if (guess)
 		interval = GUESS_INTERVAL_NS;
-	else if (now - last >= NARROW_INTERVAL_NS && is_narrow(device))
+	else if (now - last >= NARROW_INTERVAL_NS && quota_is_narrow(device))
 		interval = NARROW_INTERVAL_NS;
 	if (now - last < interval)
 		return false;

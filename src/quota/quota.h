@@ -76,6 +76,11 @@ void quota_follow_policy(int device, uint64_t before_bytes, uint64_t now_bytes);
 /* Likewise the credit that the GPU's bucket holds. */
 void quota_follow_burst(int device, uint64_t before_ns, uint64_t now_ns);
 uint64_t quota_used(int device); /* bytes that the slice is charged, also for dying processes */
+/* Whether the slice holds more than its limit of the device. False without a limit. */
+bool quota_is_above_limit(int device);
+/* Whether so little room is left that code which the driver has loaded meanwhile may fill it. False
+ * without a limit. */
+bool quota_is_narrow(int device);
 /* Counts an allocation that was refused for want of room. */
 void quota_note_refusal(int device);
 /* Both are called only if trace_wants(TRACE_MEMORY). quota_trace_refused: a call that wanted so

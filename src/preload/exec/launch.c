@@ -11,14 +11,13 @@
 #include <stdio.h>
 
 #include "capture.h"
+#include "code.h"
 #include "cuda.h"
-#include "driver_memory.h"
 #include "gpu_events.h"
 #include "hooks.h"
 #include "lazy_code.h"
 #include "local.h"
 #include "lock.h"
-#include "pools.h"
 #include "quota.h"
 #include "signs.h"
 #include "state.h"
@@ -271,19 +270,15 @@ static const void *loads(CUstream stream, const struct cost_of *what)
 	return lazy_code_is_awaited(function, stream) ? function : NULL;
 }
 
-/* With this launch, the driver may load the function's code, and takes local memory for it. */
-static CUresult admit_code(const struct launch *launch, bool graph)
+/* With this launch, the driver may load the kernel's code, and takes local memory for it. A launch
+ * that is captured loads nothing. */
+static CUresult begin_code(const struct launch *launch, bool per_thread)
 {
-	CUresult result = graph ? CUDA_SUCCESS : local_of_launch(launch->loads, launch->loads_for);
-	CUcontext context = launch_context(launch->loads_for);
-	CUstreamCaptureMode mode;
+	CUresult result = CUDA_SUCCESS;
 
-	if (result != CUDA_SUCCESS || !context)
-		return result;
-	mode = relaxed_begin(); /* pools are asked what they hold */
-	result = driver_memory_admit(launch_device(context));
-	relaxed_end(mode);
-	return result;
+	if (!capture_any() || !capture_has(launch->loads_for, per_thread))
+		result = code_admit_handle(launch->loads, launch->loads_for);
+	return result == CUDA_SUCCESS ? local_of_launch(launch->loads, launch->loads_for) : result;
 }
 
 CUresult launch_begin(struct launch *launch, CUstream stream, bool per_thread,
@@ -295,8 +290,8 @@ CUresult launch_begin(struct launch *launch, CUstream stream, bool per_thread,
 	launch->loads = loads(stream, what);
 	launch->loads_for = stream;
 	launch->waits = false;
-	if (launch->loads)
-		result = admit_code(launch, what->graph);
+	if (launch->loads && !what->graph)
+		result = begin_code(launch, per_thread);
 	if (result != CUDA_SUCCESS)
 		return result;
 	if (is_leased(stream, per_thread, what))

@@ -18,7 +18,6 @@
 #include "pools.h"
 #include "quota.h"
 #include "reconcile.h"
-#include "size.h"
 
 #define LITTLE_BYTES ((uint64_t)32 << 20)
 
@@ -34,42 +33,6 @@ static bool look(CUdevice device, uint64_t *ret_free_bytes)
 	if (known)
 		*ret_free_bytes = free_bytes;
 	return known;
-}
-
-static bool is_above_limit(CUdevice device)
-{
-	uint64_t limit = quota_limit(device);
-
-	return limit && quota_used(device) > limit;
-}
-
-/* Warns once, because programs expect out-of-memory errors from allocations, not from launches. */
-static void warn_once(CUdevice device)
-{
-	static bool warned;
-	char used[32], limit[32];
-
-	if (__atomic_exchange_n(&warned, true, __ATOMIC_RELAXED))
-		return;
-	log_line(LOG_WARN,
-		 "code is refused on GPU %d, at a load or at a kernel's first launch, because the "
-		 "slice holds %s of %s; free memory, or set CUDA_MODULE_LOADING=EAGER",
-		 device, size_format(quota_used(device), used, sizeof(used)),
-		 size_format(quota_limit(device), limit, sizeof(limit)));
-}
-
-CUresult driver_memory_admit(CUdevice device)
-{
-	bool counted;
-	CUresult result = headroom_on(device, &counted);
-
-	if (result != CUDA_SUCCESS || !counted || !is_above_limit(device))
-		return result;
-	headroom_make(device);
-	if (!is_above_limit(device))
-		return CUDA_SUCCESS;
-	warn_once(device);
-	return headroom_refuse(device, 0, -EDQUOT);
 }
 
 CUresult driver_memory_begin(struct driver_memory *growth, CUdevice device, uint64_t least_bytes,
@@ -139,7 +102,7 @@ bool driver_memory_end(struct driver_memory *growth, CUresult result)
 	charge_growth(growth);
 	own = quota_own(growth->device);
 	growth->held_bytes = own > growth->own_bytes ? own - growth->own_bytes : 0;
-	if (!growth->held_bytes || !is_above_limit(growth->device))
+	if (!growth->held_bytes || !quota_is_above_limit(growth->device))
 		return true;
 	quota_ending_begin();
 	return false;

@@ -28,10 +28,5 @@ CUresult driver_memory_begin(struct driver_memory *growth, CUdevice device, uint
 bool driver_memory_end(struct driver_memory *growth, CUresult result);
 CUresult driver_memory_refuse(const struct driver_memory *growth);
 
-/* Before a call in which the driver may take memory and no reservation is possible, as the size is
- * known only afterwards: refuses the call while the slice holds more than its limit. CUDA_SUCCESS,
- * or the error for a lack of memory. Without a quota on the device: CUDA_SUCCESS. */
-CUresult driver_memory_admit(CUdevice device);
-
 /* The application has given up such memory, as by unloading code. */
 void driver_memory_undone(CUdevice device);

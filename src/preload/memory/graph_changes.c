@@ -2,10 +2,12 @@
  * Changes of graphs: nodes that are made or changed, and updates of executable graphs.
  *
  * With lazy loading, the driver loads the code of a kernel when a node for it is made, or when the
- * graph is launched. So both make a comparison due (lazy_code.h). The local memory of the kernels
+ * graph is launched. So both make a comparison due (lazy_code.h). A new node may be refused
+ * (code.h). The local memory of the kernels
  * is reserved when their functions are handed out (local.h). The driver takes it when the graph is
  * instantiated (seen on an H100 with driver 580).
  */
+#include "code.h"
 #include "cuda.h"
 #include "hooks.h"
 #include "launch.h"
@@ -21,11 +23,23 @@ static CUresult noded(CUresult result)
 	return result;
 }
 
+/* A node names its kernel by a function, or by a kernel of a library. */
+static CUresult admit_node(CUfunction function, CUkernel kernel)
+{
+	const void *handle = function ? (const void *)function : (const void *)kernel;
+
+	cuda_bind();
+	return handle && lazy_code_any() ? code_admit_handle(handle, NULL) : CUDA_SUCCESS;
+}
+
 CUresult cuGraphAddKernelNode(CUgraphNode *phGraphNode, CUgraph hGraph,
 			      const CUgraphNode *dependencies, size_t numDependencies,
 			      const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
 {
-	cuda_bind();
+	CUresult result = admit_node(nodeParams ? nodeParams->func : NULL, NULL);
+
+	if (result != CUDA_SUCCESS)
+		return result;
 	return noded(cuda.cuGraphAddKernelNode(phGraphNode, hGraph, dependencies, numDependencies,
 					       nodeParams));
 }
@@ -34,7 +48,11 @@ CUresult cuGraphAddKernelNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
 				 const CUgraphNode *dependencies, size_t numDependencies,
 				 const CUDA_KERNEL_NODE_PARAMS *nodeParams)
 {
-	cuda_bind();
+	CUresult result = admit_node(nodeParams ? nodeParams->func : NULL,
+				     nodeParams ? nodeParams->kern : NULL);
+
+	if (result != CUDA_SUCCESS)
+		return result;
 	return noded(cuda.cuGraphAddKernelNode_v2(phGraphNode, hGraph, dependencies,
 						  numDependencies, nodeParams));
 }

@@ -1,6 +1,7 @@
 /*
  * Code that the driver loads at the first launch of a function. After the launch, the next
- * allocation or synchronisation compares the accounts with NVML, which charges the code.
+ * allocation or synchronisation compares the accounts with NVML, which charges the code. So does
+ * the next first launch, if little room is left (code.h).
  *
  *     handed out    the code is awaited; a comparison is due, as some calls load code early
  *     launched      the code is awaited no more; a comparison is due

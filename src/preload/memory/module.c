@@ -9,6 +9,7 @@
  *
  * A library belongs to no context. Its memory is looked for on the current context's device.
  */
+#include "code.h"
 #include "cuda.h"
 #include "driver_memory.h"
 #include "hooks.h"
@@ -105,10 +106,15 @@ CUresult cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel)
 	CUresult result;
 
 	cuda_bind();
+	result = code_admit_handle(kernel, NULL);
+	if (result != CUDA_SUCCESS)
+		return result;
 	result = cuda.cuKernelGetFunction(pFunc ? &made : NULL, kernel);
 	if (result != CUDA_SUCCESS)
 		return result;
 	signs_name_as(made, kernel);
+	if (lazy_code_any() && lazy_code_is_awaited(kernel, NULL))
+		quota_expect_code(); /* the driver may have loaded it */
 	return hand_out_function(made, pFunc);
 }
 
@@ -118,6 +124,9 @@ CUresult cuFuncLoad(CUfunction function)
 	CUresult result;
 
 	cuda_bind();
+	result = code_admit_handle(function, NULL);
+	if (result != CUDA_SUCCESS)
+		return result;
 	result = load_now(cuda.cuFuncLoad(function), function);
 	return result == CUDA_SUCCESS ? local_of_functions(&function, 1) : result;
 }
@@ -220,15 +229,17 @@ static CUresult loaded_library(struct driver_memory *growth, CUresult result, CU
 	return result;
 }
 
+/* The code is admitted before anything is reserved: at rest, a comparison can lower the accounts.
+ */
 static CUresult begin(struct driver_memory *growth)
 {
-	CUresult result;
+	CUresult result = CUDA_SUCCESS;
+	CUdevice device;
 
 	cuda_bind();
-	result = driver_memory_begin(growth, -1, 0, 0);
-	if (result == CUDA_SUCCESS && growth->counted)
-		result = driver_memory_admit(growth->device);
-	return result;
+	if (cuda.cuCtxGetDevice(&device) == CUDA_SUCCESS)
+		result = code_admit(device);
+	return result == CUDA_SUCCESS ? driver_memory_begin(growth, -1, 0, 0) : result;
 }
 
 CUresult cuModuleLoad(CUmodule *module, const char *fname)

@@ -4,9 +4,54 @@
  */
 #include "own_code.h"
 
+#include <unistd.h>
+
 #define MANY 40
+#define ROOM                                                                                 \
+	(2 * MODULE) /* what is left when the slice is full but for that: two, and one above \
+		      */
+#define MOST 3
 
 static CUfunction many[MANY];
+
+static CUresult launch_one(CUfunction function)
+{
+	return cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
+}
+
+static CUresult add_node(CUfunction function)
+{
+	const CUDA_KERNEL_NODE_PARAMS kernel = {
+		.func = function,
+		.gridDimX = 1,
+		.gridDimY = 1,
+		.gridDimZ = 1,
+		.blockDimX = 1,
+		.blockDimY = 1,
+		.blockDimZ = 1,
+	};
+	CUgraph graph;
+	CUgraphNode node;
+
+	CHECK_CUDA(cuGraphCreate(&graph, 0), CUDA_SUCCESS);
+	return cuGraphAddKernelNode_v2(&node, graph, NULL, 0, &kernel);
+}
+
+static CUresult get_function(CUfunction function)
+{
+	CUfunction of_kernel;
+
+	return cuKernelGetFunction(&of_kernel, (CUkernel)(void *)function);
+}
+
+/* Loads another library, and launches its kernel. */
+static CUresult load_and_launch(CUfunction unused)
+{
+	CUfunction function = lazy_load();
+
+	(void)unused;
+	return function ? launch_one(function) : CUDA_ERROR_OUT_OF_MEMORY;
+}
 
 static void fetch_many(void)
 {
@@ -14,100 +59,154 @@ static void fetch_many(void)
 		many[i] = lazy_load();
 }
 
-static CUresult try_launch(CUfunction function)
+/* The functions of modules, which no hook has handed out one by one. */
+static void list_many(void)
 {
-	return cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
+	for (unsigned i = 0; i < MANY; i++) {
+		CUmodule module;
+
+		CHECK_CUDA(cuModuleLoadData(&module, code), CUDA_SUCCESS);
+		CHECK_CUDA(cuModuleEnumerateFunctions(&many[i], 1, module), CUDA_SUCCESS);
+	}
 }
 
 /* Returns how many are accepted, and checks that all the others lack memory. */
-static unsigned launch_many(void)
+static unsigned accepted(CUresult (*call)(CUfunction))
 {
-	unsigned accepted = 0;
+	unsigned count = 0;
 
 	for (unsigned i = 0; i < MANY; i++) {
-		CUresult result = try_launch(many[i]);
+		CUresult result = call(many[i]);
 
 		CHECK(result == CUDA_SUCCESS || result == CUDA_ERROR_OUT_OF_MEMORY);
-		accepted += result == CUDA_SUCCESS;
+		count += result == CUDA_SUCCESS;
 	}
-	return accepted;
+	return count;
 }
 
-TEST(first_launches)
+static const struct row {
+	const char *name;
+	void (*fetch)(void);
+	CUresult (*call)(CUfunction);
+	const char *lazy; /* VGPU_SIM_MODULE_LAZY */
+} rows[] = {
+	{"first_launches_of_kernels", fetch_many, launch_one, "1"},
+	{"first_launches_of_functions", list_many, launch_one, "1"},
+	{"loads", fetch_many, load_and_launch, "1"},
+	{"functions_of_kernels", fetch_many, get_function, "1"},
+	{"functions_that_are_loaded", list_many, cuFuncLoad, "1"},
+	{"nodes_of_graphs", fetch_many, add_node, "2"},
+};
+
+static void refuses(const struct row *row)
 {
-	start_lazy("4g");
-	fetch_many();
-	leave(2 * MODULE);
-	CHECK_AT_MOST(launch_many(), 3);
+	env_set("VGPU_SIM_MODULE_LAZY", row->lazy);
+	start("4g");
+	row->fetch();
+	leave(ROOM);
+	CHECK_AT_MOST(accepted(row->call), MOST);
 	CHECK_AT_MOST(outside_used(0), QUOTA + MODULE);
 }
 
-/* Only a first launch loads code. */
+TEST_TABLE(rows, refuses);
+
+static void fill_above(void)
+{
+	leave(0);
+	launch(lazy_load());
+	CHECK(load_and_launch(NULL) == CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+/* A launch of code that is loaded needs none. */
 TEST(later_launches)
 {
+	CUfunction kernel, listed;
+	CUmodule module;
+
+	start_lazy("4g");
+	kernel = lazy_load();
+	launch(kernel);
+	CHECK_CUDA(cuModuleLoadData(&module, code), CUDA_SUCCESS);
+	CHECK_CUDA(cuModuleEnumerateFunctions(&listed, 1, module), CUDA_SUCCESS);
+	CHECK_CUDA(cuFuncLoad(listed), CUDA_SUCCESS);
+	fill_above();
+	launch(kernel);
+	launch(listed);
+	CHECK_CUDA(add_node(kernel), CUDA_SUCCESS);
+}
+
+/* After an unload, a handle that is fetched again may be another function's. */
+TEST(later_launches_after_an_unload)
+{
 	CUfunction function;
+	CUmodule module, other;
+
+	start_lazy("4g");
+	CHECK_CUDA(cuModuleLoadData(&module, code), CUDA_SUCCESS);
+	CHECK_CUDA(cuModuleLoadData(&other, code), CUDA_SUCCESS);
+	CHECK_CUDA(cuModuleGetFunction(&function, module, "nothing"), CUDA_SUCCESS);
+	launch(function);
+	CHECK_CUDA(cuModuleUnload(other), CUDA_SUCCESS);
+	fill_above();
+	CHECK_CUDA(cuModuleGetFunction(&function, module, "nothing"), CUDA_SUCCESS);
+	launch(function);
+}
+
+/* The launch is captured, and loads nothing. */
+TEST(captured_launches)
+{
+	CUfunction function;
+	CUgraph graph;
+	CUstream stream;
+	size_t nodes = 0;
 
 	start_lazy("4g");
 	function = lazy_load();
-	fetch_many();
+	CHECK_CUDA(cuStreamCreate(&stream, 1 /* non-blocking */), CUDA_SUCCESS);
+	fill_above();
+	CHECK_CUDA(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+	CHECK_CUDA(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL), CUDA_SUCCESS);
+	CHECK_CUDA(cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
+	CHECK_CUDA(cuGraphGetNodes(graph, NULL, &nodes), CUDA_SUCCESS);
+	CHECK_EQUAL(nodes, 1);
+}
+
+/* What was refused leaves nothing behind: an unload makes room for the next load. */
+TEST(refused_and_retried)
+{
+	CUlibrary library;
+	CUkernel kernel;
+
+	start_lazy("4g");
+	CHECK_CUDA(cuLibraryLoadData(&library, code, NULL, NULL, 0, NULL, NULL, 0), CUDA_SUCCESS);
+	CHECK_CUDA(cuLibraryGetKernel(&kernel, library, "nothing"), CUDA_SUCCESS);
+	launch((CUfunction)(void *)kernel);
+	fill_above();
+	CHECK_CUDA(cuLibraryUnload(library), CUDA_SUCCESS);
+	rest();
+	CHECK_CUDA(load_and_launch(NULL), CUDA_SUCCESS);
+	CHECK_AT_MOST(ledger_used(0), outside_used(0));
+}
+
+static void hold_and_wait(int wire)
+{
+	start_lazy("4g");
+	take(GIB);
+	tell(wire, 0);
+	pause();
+}
+
+/* The memory of a killed process is charged until another process clears the slot. */
+TEST(memory_of_the_dead)
+{
+	struct member member = member_start(hold_and_wait);
+	CUfunction function;
+
+	hear(member.wire);
+	start_lazy("4g");
+	function = lazy_load();
+	fill_above();
+	member_kill(&member);
+	sleep_ms(1500);
 	launch(function);
-	leave(0);
-	launch_many();
-	launch(function);
-}
-
-TEST(launches_after_a_free)
-{
-	CUdeviceptr all;
-
-	start_lazy("4g");
-	fetch_many();
-	all = leave(0);
-	CHECK(launch_many() < MANY);
-	give(all);
-	CHECK_EQUAL(launch_many(), MANY);
-}
-
-TEST(loads)
-{
-	unsigned loaded = 0;
-
-	start_lazy("4g");
-	leave(2 * MODULE);
-	for (unsigned i = 0; i < 200; i++) {
-		CUfunction function = lazy_load();
-
-		loaded += function && try_launch(function) == CUDA_SUCCESS;
-	}
-	CHECK_AT_MOST(loaded, 3);
-	CHECK_AT_MOST(outside_used(0), QUOTA + MODULE);
-}
-
-TEST(launches_of_graphs)
-{
-	CUDA_KERNEL_NODE_PARAMS kernel = {.gridDimX = 1,
-					  .gridDimY = 1,
-					  .gridDimZ = 1,
-					  .blockDimX = 1,
-					  .blockDimY = 1,
-					  .blockDimZ = 1};
-	CUgraphExec graphs[MANY];
-	unsigned launched = 0;
-
-	start_lazy("4g");
-	fetch_many();
-	for (unsigned i = 0; i < MANY; i++) {
-		CUgraph graph;
-		CUgraphNode node;
-
-		kernel.func = many[i];
-		CHECK_CUDA(cuGraphCreate(&graph, 0), CUDA_SUCCESS);
-		CHECK_CUDA(cuGraphAddKernelNode_v2(&node, graph, NULL, 0, &kernel), CUDA_SUCCESS);
-		CHECK_CUDA(cuGraphInstantiateWithFlags(&graphs[i], graph, 0), CUDA_SUCCESS);
-	}
-	leave(2 * MODULE);
-	for (unsigned i = 0; i < MANY; i++)
-		launched += cuGraphLaunch(graphs[i], NULL) == CUDA_SUCCESS;
-	CHECK_AT_MOST(launched, 3);
-	CHECK_AT_MOST(outside_used(0), QUOTA + MODULE);
 }

@@ -211,10 +211,14 @@ TEST(loaded_early)
 /* A call that loads code, and is not a launch, comes right after the handle. */
 TEST(loaded_by_another_call)
 {
-	CUfunctionLoadingState loading;
+	CUlibrary library;
+	CUkernel kernel;
+	CUdeviceptr absent;
 
 	start_lazy("4g");
-	CHECK_CUDA(cuFuncIsLoaded(&loading, lazy_load()), CUDA_SUCCESS);
+	CHECK_CUDA(cuLibraryLoadData(&library, code, NULL, NULL, 0, NULL, NULL, 0), CUDA_SUCCESS);
+	CHECK_CUDA(cuLibraryGetKernel(&kernel, library, "nothing"), CUDA_SUCCESS);
+	CHECK_CUDA(cuLibraryGetGlobal(&absent, NULL, library, "absent"), CUDA_ERROR_NOT_FOUND);
 	assert_full(1);
 }
 
