@@ -66,7 +66,7 @@ static CUresult advise(const char *function, uint64_t address, size_t bytes, CUm
 		accessed_set(&advice, &location, what == CU_MEM_ADVISE_SET_ACCESSED_BY);
 	}
 	memory_advice_set(address, bytes, &advice);
-	return CUDA_SUCCESS;
+	return leave(function, CUDA_SUCCESS);
 }
 
 CUresult cuMemAdvise(CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUdevice device)
@@ -101,7 +101,7 @@ static CUresult prefetch(const char *function, uint64_t address, size_t bytes,
 		return result;
 	advice.prefetched = location;
 	memory_advice_set(address, bytes, &advice);
-	return CUDA_SUCCESS;
+	return leave(function, CUDA_SUCCESS);
 }
 
 CUresult cuMemPrefetchAsync(CUdeviceptr devPtr, size_t count, CUdevice dstDevice, CUstream hStream)
@@ -177,7 +177,7 @@ static CUresult prefetch_batch(const char *function, const CUdeviceptr *addresse
 		advice.prefetched = locations[location_for(i, firsts, locations_count)];
 		memory_advice_set(addresses[i], sizes[i], &advice);
 	}
-	return result;
+	return leave(function, result);
 }
 
 #define PREFETCH_BATCH(name, per_thread)                                                  \

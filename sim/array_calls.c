@@ -205,7 +205,7 @@ static CUresult map(const char *function, const CUarrayMapInfo *infos, unsigned 
 	stream_wait_ready(stream);
 	for (unsigned i = 0; !result && i < count; i++)
 		result = array_map(&infos[i]);
-	return result;
+	return leave(function, result);
 }
 
 CUresult cuMemMapArrayAsync(CUarrayMapInfo *mapInfoList, unsigned int count, CUstream hStream)

@@ -15,7 +15,7 @@ static CUresult create(const char *function, CUcontext *pctx, unsigned flags, CU
 {
 	CUresult result = enter(function);
 
-	return result ? result : context_create(pctx, flags, dev, api);
+	return result ? result : leave(function, context_create(pctx, flags, dev, api));
 }
 
 CUresult cuCtxCreate(CUcontext *pctx, unsigned int flags, CUdevice dev)
@@ -104,7 +104,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 {
 	CUresult result = enter(__func__);
 
-	return result ? result : primary_retain(pctx, dev);
+	return result ? result : leave(__func__, primary_retain(pctx, dev));
 }
 
 CUresult cuDevicePrimaryCtxRelease(CUdevice dev)
@@ -310,7 +310,7 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value)
 		return result;
 	if (limit >= sizeof context->limits / sizeof *context->limits)
 		return CUDA_ERROR_UNSUPPORTED_LIMIT;
-	return context_set_limit(context, limit, value);
+	return leave(__func__, context_set_limit(context, limit, value));
 }
 
 static CUresult synchronize(CUcontext context)
@@ -329,7 +329,7 @@ CUresult cuCtxSynchronize(void)
 	CUcontext context;
 	CUresult result = enter_context(__func__, &context);
 
-	return result ? result : synchronize(context);
+	return result ? result : leave(__func__, synchronize(context));
 }
 
 CUresult cuCtxSynchronize_v2(CUcontext ctx)
@@ -337,5 +337,5 @@ CUresult cuCtxSynchronize_v2(CUcontext ctx)
 	CUcontext context;
 	CUresult result = enter_either(__func__, ctx, &context);
 
-	return result ? result : synchronize(context);
+	return result ? result : leave(__func__, synchronize(context));
 }

@@ -78,7 +78,7 @@ CUresult cuDestroyExternalMemory(CUexternalMemory extMem)
 		free(extMem);
 	}
 	pthread_mutex_unlock(&lock);
-	return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+	return leave(__func__, found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE);
 }
 
 static CUresult buffer_map(CUcontext context, size_t bytes, uint64_t *ret_address)

@@ -9,7 +9,9 @@
  *   VGPU_SIM_PARK     NAME[@N][:done]=PATH{,…}: the Nth call of that exported function in this
  *                     process makes the file PATH, and waits until the file is removed. It waits
  *                     before it does anything; or, with :done, when it has done everything and is
- *                     about to return. Only functions that call leave() (driver.c) know :done
+ *                     about to return. :done is known to functions that call leave() (driver.c):
+ *                     those that take or give back memory, or keep it. A call that they refuse for
+ *                     its arguments does not wait
  *
  * The variables are read once; after that only the counters of rules change. Both libraries read
  * the same lists, so a rule for a function of the other library is no error. A rule for a function

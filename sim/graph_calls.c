@@ -326,12 +326,12 @@ static CUresult upload(const char *function, CUgraphExec exec, CUstream handle, 
 
 CUresult cuGraphUpload(CUgraphExec hGraph, CUstream hStream)
 {
-	return upload(__func__, hGraph, hStream, false);
+	return leave(__func__, upload(__func__, hGraph, hStream, false));
 }
 
 CUresult cuGraphUpload_ptsz(CUgraphExec hGraphExec, CUstream hStream)
 {
-	return upload(__func__, hGraphExec, hStream, true);
+	return leave(__func__, upload(__func__, hGraphExec, hStream, true));
 }
 
 static CUresult instantiate_params(const char *function, CUgraphExec *ret_exec, CUgraph graph,
@@ -355,7 +355,7 @@ static CUresult instantiate_params(const char *function, CUgraphExec *ret_exec, 
 		params->result_out = result ? INSTANTIATE_ERROR : INSTANTIATE_SUCCESS;
 	if (!result)
 		*ret_exec = exec;
-	return result;
+	return leave(function, result);
 }
 
 CUresult cuGraphInstantiateWithParams(CUgraphExec *phGraphExec, CUgraph hGraph,
@@ -417,7 +417,7 @@ static CUresult launch(const char *function, CUgraphExec exec, CUstream handle, 
 	graphs_lock();
 	result = exec_launch_locked(exec, stream);
 	graphs_unlock();
-	return result;
+	return leave(function, result);
 }
 
 CUresult cuGraphLaunch(CUgraphExec hGraph, CUstream hStream)

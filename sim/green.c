@@ -156,7 +156,7 @@ CUresult cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice de
 		return result;
 	}
 	*phCtx = green;
-	return CUDA_SUCCESS;
+	return leave(__func__, CUDA_SUCCESS);
 }
 
 /* The struct is not freed, as that of its context is not. */
@@ -169,7 +169,7 @@ CUresult cuGreenCtxDestroy(CUgreenCtx hCtx)
 	if (!handle_is(hCtx, HANDLE_GREEN))
 		return CUDA_ERROR_INVALID_HANDLE;
 	handle_remove(hCtx);
-	return context_destroy_green(hCtx->context);
+	return leave(__func__, context_destroy_green(hCtx->context));
 }
 
 CUresult cuCtxFromGreenCtx(CUcontext *pContext, CUgreenCtx hCtx)

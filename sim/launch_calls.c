@@ -113,9 +113,10 @@ static CUresult enter_launch(const char *entered, const struct request *request)
 
 	if (!result)
 		result = stream_resolve(context, request->stream, request->per_thread, &stream);
-	return result ? result
-		      : launch(stream, request->function, request->shape, request->parameters,
-			       request->extra);
+	if (result)
+		return result;
+	return leave(entered, launch(stream, request->function, request->shape, request->parameters,
+				     request->extra));
 }
 
 CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,

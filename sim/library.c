@@ -59,7 +59,9 @@ CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *j
 	(void)numLibraryOptions;
 	if (result)
 		return result;
-	return library && code ? load(library, code, IMAGE_UNSIZED) : CUDA_ERROR_INVALID_VALUE;
+	if (!library || !code)
+		return CUDA_ERROR_INVALID_VALUE;
+	return leave(__func__, load(library, code, IMAGE_UNSIZED));
 }
 
 CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *fileName, CUjit_option *jitOptions,
@@ -86,7 +88,7 @@ CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *fileName, CUjit_o
 		return result;
 	result = load(library, image, bytes);
 	free(image);
-	return result;
+	return leave(__func__, result);
 }
 
 CUresult cuLibraryUnload(CUlibrary library)
@@ -106,7 +108,7 @@ CUresult cuLibraryUnload(CUlibrary library)
 		return CUDA_ERROR_INVALID_HANDLE;
 	module_free(library->module);
 	free(library);
-	return CUDA_SUCCESS;
+	return leave(__func__, CUDA_SUCCESS);
 }
 
 /* After success, the caller holds the contexts lock. */

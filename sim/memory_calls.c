@@ -109,10 +109,14 @@ static CUresult release(const char *function, uint64_t address)
 	if (result || !address)
 		return result;
 	result = capture_unsafe();
-	if (result || graph_give(address, NULL, &result))
+	if (result)
 		return result;
-	result = pool_give(address);
-	return leave(function, result ? external_give(address) : result);
+	if (!graph_give(address, NULL, &result)) {
+		result = pool_give(address);
+		if (result)
+			result = external_give(address);
+	}
+	return leave(function, result);
 }
 
 CUresult cuMemFree(CUdeviceptr_v1 dptr)

@@ -221,8 +221,9 @@ static CUresult load(const char *function, CUmodule *ret_module, const void *ima
 
 	if (result)
 		return result;
-	return ret_module && image ? load_into(context, ret_module, image, IMAGE_UNSIZED)
-				   : CUDA_ERROR_INVALID_VALUE;
+	if (!ret_module || !image)
+		return CUDA_ERROR_INVALID_VALUE;
+	return leave(function, load_into(context, ret_module, image, IMAGE_UNSIZED));
 }
 
 CUresult cuModuleLoadData(CUmodule *module, const void *image)
@@ -290,7 +291,7 @@ CUresult cuModuleLoad(CUmodule *module, const char *fname)
 		return result;
 	result = load_into(context, module, image, bytes);
 	free(image);
-	return result;
+	return leave(__func__, result);
 }
 
 void modules_close(CUcontext context)
@@ -440,7 +441,7 @@ CUresult cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name)
 	contexts_lock();
 	result = function_find_locked(context, hmod, name, hfunc);
 	contexts_unlock();
-	return result;
+	return leave(__func__, result);
 }
 
 CUresult cuFuncLoad(CUfunction function)
@@ -448,7 +449,7 @@ CUresult cuFuncLoad(CUfunction function)
 	CUcontext context;
 	CUresult result = enter_context(__func__, &context);
 
-	return result ? result : function_load(function, context->gpu);
+	return result ? result : leave(__func__, function_load(function, context->gpu));
 }
 
 CUresult cuModuleGetFunctionCount(unsigned int *count, CUmodule mod)

@@ -114,7 +114,7 @@ CUresult cuMulticastBindMem(CUmemGenericAllocationHandle mcHandle, size_t mcOffs
 	result = bind_locked(multicast_find(mcHandle), mcOffset, virtual_handle(memHandle),
 			     memOffset, size);
 	virtual_unlock();
-	return result;
+	return leave(__func__, result);
 }
 
 /* The address must be one that virtual memory is mapped at. */
@@ -136,7 +136,7 @@ CUresult cuMulticastBindAddr(CUmemGenericAllocationHandle mcHandle, size_t mcOff
 		result = bind_locked(multicast_find(mcHandle), mcOffset, memory,
 				     memptr - range.address, size);
 	virtual_unlock();
-	return result;
+	return leave(__func__, result);
 }
 
 /* Unbinds the device's bindings in the range. False: the range has only a part of a binding. */
@@ -178,7 +178,7 @@ CUresult cuMulticastUnbind(CUmemGenericAllocationHandle mcHandle, CUdevice dev, 
 	if (!handle || !unbind_locked(handle, dev, mcOffset, size))
 		result = CUDA_ERROR_INVALID_VALUE;
 	virtual_unlock();
-	return result;
+	return leave(__func__, result);
 }
 
 CUresult cuMulticastGetGranularity(size_t *granularity, const CUmulticastObjectProp *prop,

@@ -50,7 +50,7 @@ static CUresult allocate(const char *function, CUdeviceptr *dptr, size_t bytes,
 				   : pool_take(pool, bytes, stream, &address);
 	if (!result)
 		*dptr = address;
-	return result;
+	return leave(function, result);
 }
 
 CUresult cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
@@ -90,7 +90,9 @@ static CUresult release(const char *function, uint64_t address, CUstream hStream
 		return result;
 	if (capturing)
 		return capture_give(stream, address);
-	return graph_give(address, stream, &result) ? result : pool_give_async(address, stream);
+	if (!graph_give(address, stream, &result))
+		result = pool_give_async(address, stream);
+	return leave(function, result);
 }
 
 CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
@@ -107,7 +109,7 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
 {
 	CUresult result = enter_pool(__func__, pool && poolProps ? pool : NULL);
 
-	return result ? result : pool_create(poolProps, pool);
+	return result ? result : leave(__func__, pool_create(poolProps, pool));
 }
 
 CUresult cuMemPoolDestroy(CUmemoryPool pool)

@@ -170,5 +170,5 @@ CUresult cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool,
 	pools_unlock();
 	if (result)
 		free(piece);
-	return result;
+	return leave(__func__, result);
 }

@@ -86,7 +86,7 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, vo
 	virtual_unlock();
 	if (!result)
 		*handle = (uintptr_t)made;
-	return result;
+	return leave(__func__, result);
 }
 
 /* Makes the memory of a range an object: of an allocation, or of memory that is mapped there. */

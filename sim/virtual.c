@@ -290,7 +290,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	*handle = (uintptr_t)made;
-	return CUDA_SUCCESS;
+	return leave(__func__, CUDA_SUCCESS);
 }
 
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
@@ -324,7 +324,7 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void 
 		*handle = (uintptr_t)found;
 	}
 	virtual_unlock();
-	return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+	return leave(__func__, found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
 }
 
 CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop,

@@ -192,7 +192,7 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
 	else
 		result = map_locked(ptr, size, found);
 	virtual_unlock();
-	return result;
+	return leave(__func__, result);
 }
 
 /* Unmaps the mapping that begins at the address. Returns the address after it. */
