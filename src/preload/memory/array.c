@@ -316,8 +316,8 @@ static bool begin_end(const void *array, struct holding_release *ret_release)
 static CUresult finish_end(struct holding_release *release, CUresult result)
 {
 	if (result == CUDA_SUCCESS) {
+		virtual_end_owner(release->handle); /* while no comparison lowers the accounts */
 		quota_let_go_commit(release);
-		virtual_end_owner(release->handle);
 		headroom_note_freed(release->device, release->bytes);
 	} else {
 		quota_let_go_undo(release);

@@ -431,7 +431,9 @@ CUresult share_map(CUmemGenericAllocationHandle handle, CUdevice device, size_t 
 	if (quota_holding_charge(HOLDING_IMPORT, handle, &unused, &charged) &&
 	    charged >= size_bytes)
 		return CUDA_SUCCESS;
+	quota_ending_end(); /* a comparison may have to find room */
 	result = headroom_hold(HOLDING_IMPORT, &place, size_bytes, &reservation);
+	quota_ending_begin();
 	if (result == CUDA_SUCCESS && quota_hold(&reservation, handle) != 0) {
 		quota_hold_cancel(&reservation);
 		result = CUDA_ERROR_OUT_OF_MEMORY;

@@ -59,6 +59,7 @@ CUresult share_adopt(const struct holding_reservation *reservation, uint64_t wha
 /* As share_import_outside, for memory of unknown size, which is charged when it is mapped or bound
  * (share_map). False: there is no place for the record. */
 bool share_import_later(uint64_t what);
+/* Between quota_ending_begin and quota_ending_end, as the reference is counted already. */
 CUresult share_map(CUmemGenericAllocationHandle handle, CUdevice device, size_t size_bytes);
 
 /* Whether the memory is charged to a process of the slice. False for memory of share_import_later

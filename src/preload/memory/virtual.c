@@ -9,6 +9,11 @@
  *     object                       object; but only when it is unbound, if other processes may
  *                                  have the object
  *
+ * The driver may drop the last reference in a call that ends one. It may also refuse a call that
+ * makes a reference, after another thread has dropped all others. Until the accounts say so, they
+ * have memory that the device does not have. So these calls lie between quota_ending_begin and
+ * quota_ending_end, or after a function that begins to release.
+ *
  * Addresses (cuMemAddressReserve) cost nothing. Memory of the host (CU_MEM_LOCATION_TYPE_HOST…) is
  * not charged. exports.c is about memory that is exported or imported.
  */
@@ -71,14 +76,15 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
 	return result;
 }
 
-/* The last reference to memory has ended, or to a multicast object with all its bindings. */
+/* The last reference to memory has ended, or to a multicast object with all its bindings. These end
+ * first, as share_end_physical ends what quota_let_go_begin began. */
 static void end_physical(const struct holding_release *release)
 {
-	share_end_physical(release);
 	if (release->exported)
 		quota_unbind_never(release->handle);
 	else
 		virtual_end_owner(release->handle);
+	share_end_physical(release);
 }
 
 /* The driver was asked to drop a reference. */
@@ -120,6 +126,20 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void 
 	return result;
 }
 
+/* Counts a reference before the driver makes it. Then quota_ending_end follows the driver's call.
+ * False: quota has no record of the memory, nothing is counted, and nothing follows. */
+static bool begin_reference(CUmemGenericAllocationHandle memory, CUdevice *ret_device)
+{
+	if (!quota_attached())
+		return false;
+	quota_ending_begin();
+	*ret_device = quota_hold_again(HOLDING_PHYSICAL, memory);
+	if (*ret_device >= 0)
+		return true;
+	quota_ending_end();
+	return false;
+}
+
 /* -- mappings -- */
 
 /* The reference is counted before the driver makes it. Otherwise a release in between would be
@@ -128,14 +148,12 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
 		  unsigned long long flags)
 {
 	struct holding_release gone;
-	CUdevice device = -1;
+	CUdevice device;
 	CUresult result;
 	bool ends;
 
 	cuda_bind();
-	if (quota_attached())
-		device = quota_hold_again(HOLDING_PHYSICAL, handle);
-	if (device < 0)
+	if (!begin_reference(handle, &device))
 		return cuda.cuMemMap(ptr, size, offset, handle, flags);
 	result = share_map(handle, device, size);
 	if (result == CUDA_SUCCESS)
@@ -144,6 +162,7 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
 				      : quota_let_go_begin(HOLDING_PHYSICAL, handle, &gone);
 	if (ends)
 		dropped(&gone, CUDA_SUCCESS);
+	quota_ending_end();
 	return result;
 }
 
@@ -260,12 +279,13 @@ static bool maps(const CUarrayMapInfo *info)
 }
 
 /* References are counted before the driver makes them. Imported memory that no process of the slice
- * exports is refused if its size is not known. */
+ * exports is refused if its size is not known. CUDA_SUCCESS: call the driver, then mapped. */
 static CUresult hold_mapped(const CUarrayMapInfo *list, unsigned count)
 {
 	for (unsigned i = 0; i < count; i++)
 		if (maps(&list[i]) && !share_is_charged(list[i].memHandle))
 			return CUDA_ERROR_NOT_SUPPORTED;
+	quota_ending_begin();
 	for (unsigned i = 0; i < count; i++)
 		if (maps(&list[i]))
 			quota_hold_again(HOLDING_PHYSICAL, list[i].memHandle);
@@ -303,6 +323,7 @@ static CUresult mapped(const CUarrayMapInfo *list, unsigned count, CUresult resu
 			mapped_one(&list[i]);
 		else
 			refused_one(&list[i], count);
+	quota_ending_end();
 	return result;
 }
 
@@ -384,21 +405,7 @@ static uint64_t bound_at(CUmemGenericAllocationHandle object, CUdevice device, u
 	return hash(hash(hash(object, 0), offset), (unsigned)device) | (uint64_t)1 << 63;
 }
 
-/* Counts a reference before the driver makes it. False: quota has no record of the memory, and no
- * reference is counted. */
-static bool hold_bound(CUmemGenericAllocationHandle memory, size_t end, CUdevice *ret_device,
-		       CUresult *ret_result)
-{
-	*ret_result = CUDA_SUCCESS;
-	*ret_device = quota_hold_again(HOLDING_PHYSICAL, memory);
-	if (*ret_device < 0)
-		return false;
-	*ret_result = share_map(memory, *ret_device, end);
-	if (*ret_result != CUDA_SUCCESS)
-		drop_reference(memory);
-	return true;
-}
-
+/* Ends begin_reference. */
 static CUresult bound(CUresult result, CUmemGenericAllocationHandle object, size_t offset,
 		      CUmemGenericAllocationHandle memory, CUdevice device)
 {
@@ -406,6 +413,7 @@ static CUresult bound(CUresult result, CUmemGenericAllocationHandle object, size
 		bind_place(bound_at(object, device, offset), object, memory);
 	else
 		drop_reference(memory);
+	quota_ending_end();
 	return result;
 }
 
@@ -417,12 +425,13 @@ CUresult cuMulticastBindMem(CUmemGenericAllocationHandle mcHandle, size_t mcOffs
 	CUresult result;
 
 	cuda_bind();
-	if (!quota_attached() || !hold_bound(memHandle, memOffset + size, &device, &result))
+	if (!begin_reference(memHandle, &device))
 		return cuda.cuMulticastBindMem(mcHandle, mcOffset, memHandle, memOffset, size,
 					       flags);
-	if (result != CUDA_SUCCESS)
-		return result;
-	result = cuda.cuMulticastBindMem(mcHandle, mcOffset, memHandle, memOffset, size, flags);
+	result = share_map(memHandle, device, memOffset + size);
+	if (result == CUDA_SUCCESS)
+		result = cuda.cuMulticastBindMem(mcHandle, mcOffset, memHandle, memOffset, size,
+						 flags);
 	return bound(result, mcHandle, mcOffset, memHandle, device);
 }
 
@@ -430,17 +439,18 @@ CUresult cuMulticastBindAddr(CUmemGenericAllocationHandle mcHandle, size_t mcOff
 			     CUdeviceptr memptr, size_t size, unsigned long long flags)
 {
 	CUmemGenericAllocationHandle memory;
-	CUdevice device = -1;
+	bool known = false;
+	CUdevice device;
 	CUresult result;
 
 	cuda_bind();
 	if (quota_attached() &&
 	    cuda.cuMemRetainAllocationHandle(&memory, (void *)(uintptr_t)memptr) == CUDA_SUCCESS) {
-		device = quota_hold_again(HOLDING_PHYSICAL, memory);
+		known = begin_reference(memory, &device);
 		cuda.cuMemRelease(memory);
 	}
 	result = cuda.cuMulticastBindAddr(mcHandle, mcOffset, memptr, size, flags);
-	return device < 0 ? result : bound(result, mcHandle, mcOffset, memory, device);
+	return known ? bound(result, mcHandle, mcOffset, memory, device) : result;
 }
 
 /* All bindings in the range end. Bindings begin at whole granules. */
@@ -450,9 +460,11 @@ CUresult cuMulticastUnbind(CUmemGenericAllocationHandle mcHandle, CUdevice dev, 
 	CUresult result;
 
 	cuda_bind();
+	quota_ending_begin();
 	result = cuda.cuMulticastUnbind(mcHandle, dev, mcOffset, size);
 	if (result == CUDA_SUCCESS && quota_attached())
 		for (size_t at = 0; at < size; at += GRANULE_BYTES)
 			unbind_place(bound_at(mcHandle, dev, mcOffset + at));
+	quota_ending_end();
 	return result;
 }

@@ -1,0 +1,424 @@
+/*
+ * Memory with a handle, what refers to it, and memory of other processes: the calls that make and
+ * end it, parked in the driver.
+ */
+#include <sys/mman.h>
+
+#include "parked_fixture.h"
+
+static CUdeviceptr space; /* addresses that the process has reserved */
+static CUmemGenericAllocationHandle memory, object;
+static CUarray array;
+static int unused = -1;
+
+static void nothing(void)
+{
+}
+
+/* -- memory with a handle, and mappings -------------------------------------------------------- */
+
+static CUresult create_it(void)
+{
+	CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+				    .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+
+	return cuMemCreate(&memory, SIZE, &prop, 0);
+}
+
+static CUresult release_it(void)
+{
+	return cuMemRelease(memory);
+}
+
+static CUresult map_it(void)
+{
+	return cuMemMap(space, SIZE, 0, memory, 0);
+}
+
+static CUresult unmap_it(void)
+{
+	return cuMemUnmap(space, SIZE);
+}
+
+static void give_memory(void)
+{
+	CHECK_CUDA(release_it(), CUDA_SUCCESS);
+}
+
+static void with_memory(void)
+{
+	CHECK_CUDA(cuMemAddressReserve(&space, SIZE, 0, 0, 0), CUDA_SUCCESS);
+	CHECK_CUDA(create_it(), CUDA_SUCCESS);
+}
+
+/* The mapping is the last reference. */
+static void with_mapping(void)
+{
+	with_memory();
+	CHECK_CUDA(map_it(), CUDA_SUCCESS);
+	give_memory();
+}
+
+static void end_mapping(void)
+{
+	CHECK_CUDA(unmap_it(), CUDA_SUCCESS);
+}
+
+/* -- sparse arrays ----------------------------------------------------------------------------- */
+
+static CUresult tile(unsigned operation, bool per_thread)
+{
+	CUarrayMapInfo info = {.resource = array,
+			       .memOperationType = operation,
+			       .memHandle = operation == CU_MEM_OPERATION_TYPE_MAP ? memory : 0};
+
+	return per_thread ? cuMemMapArrayAsync_ptsz(&info, 1, NULL)
+			  : cuMemMapArrayAsync(&info, 1, NULL);
+}
+
+static CUresult map_tile(void)
+{
+	return tile(CU_MEM_OPERATION_TYPE_MAP, false);
+}
+
+static CUresult map_tile_ptsz(void)
+{
+	return tile(CU_MEM_OPERATION_TYPE_MAP, true);
+}
+
+static CUresult unmap_tile(void)
+{
+	return tile(CU_MEM_OPERATION_TYPE_UNMAP, false);
+}
+
+static CUresult unmap_tile_ptsz(void)
+{
+	return tile(CU_MEM_OPERATION_TYPE_UNMAP, true);
+}
+
+static CUresult end_sparse(void)
+{
+	return cuArrayDestroy(array);
+}
+
+static void with_sparse(void)
+{
+	const CUDA_ARRAY3D_DESCRIPTOR sparse = {
+		1024, 1024, 0, CU_AD_FORMAT_FLOAT, 1, CUDA_ARRAY3D_SPARSE};
+
+	with_memory();
+	CHECK_CUDA(cuArray3DCreate_v2(&array, &sparse), CUDA_SUCCESS);
+}
+
+/* The tile is the last reference. */
+static void with_tile(void)
+{
+	with_sparse();
+	CHECK_CUDA(map_tile(), CUDA_SUCCESS);
+	give_memory();
+}
+
+static void end_array(void)
+{
+	CHECK_CUDA(end_sparse(), CUDA_SUCCESS);
+}
+
+/* -- multicast objects ------------------------------------------------------------------------- */
+
+static CUresult bind_memory(void)
+{
+	return cuMulticastBindMem(object, 0, memory, 0, SIZE, 0);
+}
+
+static CUresult bind_address(void)
+{
+	return cuMulticastBindAddr(object, 0, space, SIZE, 0);
+}
+
+static CUresult unbind(void)
+{
+	return cuMulticastUnbind(object, 0, 0, SIZE);
+}
+
+static CUresult release_object(void)
+{
+	return cuMemRelease(object);
+}
+
+static void make_object(void)
+{
+	CUmulticastObjectProp prop = {.numDevices = 1, .size = SIZE};
+
+	CHECK_CUDA(cuMulticastCreate(&object, &prop), CUDA_SUCCESS);
+	CHECK_CUDA(cuMulticastAddDevice(object, 0), CUDA_SUCCESS);
+}
+
+static void with_object(void)
+{
+	with_memory();
+	make_object();
+}
+
+static void with_object_and_mapping(void)
+{
+	with_mapping();
+	make_object();
+}
+
+/* The binding is the last reference. */
+static void with_binding(void)
+{
+	with_object();
+	CHECK_CUDA(bind_memory(), CUDA_SUCCESS);
+	give_memory();
+}
+
+static void end_object(void)
+{
+	CHECK_CUDA(release_object(), CUDA_SUCCESS);
+}
+
+static const struct parked_row own[] = {
+	PARKED("create", "cuMemCreate@1", .make = create_it, .undo = give_memory, TAKES(64)),
+	PARKED("release", "cuMemRelease@1", .prepare = with_memory, .make = release_it,
+	       .undo = nothing, GIVES(64)),
+	PARKED("unmap", "cuMemUnmap@1", .prepare = with_mapping, .make = unmap_it, .undo = nothing,
+	       GIVES(64)),
+	PARKED("unmap_tile", "cuMemMapArrayAsync@2", .prepare = with_tile, .make = unmap_tile,
+	       .undo = end_array, GIVES(64)),
+	PARKED("unmap_tile_ptsz", "cuMemMapArrayAsync_ptsz@1", .prepare = with_tile,
+	       .make = unmap_tile_ptsz, .undo = end_array, GIVES(64)),
+	PARKED("end_sparse", "cuArrayDestroy@1", .prepare = with_tile, .make = end_sparse,
+	       .undo = nothing, GIVES(64)),
+	PARKED("unbind", "cuMulticastUnbind@1", .prepare = with_binding, .make = unbind,
+	       .undo = end_object, GIVES(64)),
+	PARKED("end_object", "cuMemRelease@2", .prepare = with_binding, .make = release_object,
+	       .undo = nothing, GIVES(64)),
+};
+TEST_TABLE(own, parked_play);
+
+/* -- the last other reference ends while the driver makes one ---------------------------------- */
+
+/* If the driver has made the reference, the memory stays. If not, the memory is gone, and the call
+ * fails. */
+#define KEEPS(row, function, before, does, other_ends, after)                                 \
+	{.name = row "_before",                                                               \
+	 .call = function "@1",                                                               \
+	 .prepare = before,                                                                   \
+	 .make = does,                                                                        \
+	 .meanwhile = other_ends,                                                             \
+	 .undo = nothing,                                                                     \
+	 .result = CUDA_ERROR_INVALID_VALUE,                                                  \
+	 GIVES(64)},                                                                          \
+	{                                                                                     \
+		.name = row "_after", .call = function "@1", .done = true, .prepare = before, \
+		.make = does, .meanwhile = other_ends, .undo = after                          \
+	}
+
+static void end_tile_and_array(void)
+{
+	CHECK_CUDA(unmap_tile(), CUDA_SUCCESS);
+	end_array();
+}
+
+static const struct parked_row references[] = {
+	KEEPS("map", "cuMemMap", with_memory, map_it, give_memory, end_mapping),
+	KEEPS("tile", "cuMemMapArrayAsync", with_sparse, map_tile, give_memory, end_array),
+	KEEPS("tile_ptsz", "cuMemMapArrayAsync_ptsz", with_sparse, map_tile_ptsz, give_memory,
+	      end_tile_and_array),
+	KEEPS("bind", "cuMulticastBindMem", with_object, bind_memory, give_memory, end_object),
+	KEEPS("bind_address", "cuMulticastBindAddr", with_object_and_mapping, bind_address,
+	      end_mapping, end_object),
+};
+TEST_TABLE(references, parked_play);
+
+/* -- memory of another API --------------------------------------------------------------------- */
+
+static CUexternalMemory external;
+
+static CUresult import_external(void)
+{
+	CUDA_EXTERNAL_MEMORY_HANDLE_DESC desc = {.type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD,
+						 .size = SIZE};
+
+	memcpy(desc.handle, &unused, sizeof(unused));
+	return cuImportExternalMemory(&external, &desc);
+}
+
+static CUresult destroy_external(void)
+{
+	return cuDestroyExternalMemory(external);
+}
+
+static void with_file(void)
+{
+	unused = memfd_create("memory of another API", MFD_CLOEXEC);
+	CHECK(unused >= 0);
+}
+
+static void with_external(void)
+{
+	with_file();
+	CHECK_CUDA(import_external(), CUDA_SUCCESS);
+}
+
+static void end_external(void)
+{
+	CHECK_CUDA(destroy_external(), CUDA_SUCCESS);
+}
+
+static const struct parked_row of_other_apis[] = {
+	PARKED("external", "cuImportExternalMemory@1", .prepare = with_file,
+	       .make = import_external, .undo = end_external, TAKES(64)),
+	PARKED("end_external", "cuDestroyExternalMemory@1", .prepare = with_external,
+	       .make = destroy_external, .undo = nothing, GIVES(64)),
+};
+TEST_TABLE(of_other_apis, parked_play);
+
+/* -- memory of a process of another slice ------------------------------------------------------ */
+
+static CUresult open_ipc(void)
+{
+	return cuIpcOpenMemHandle_v2(&addresses[0], board->ipc[0], 1);
+}
+
+static CUresult open_ipc_old(void)
+{
+	return cuIpcOpenMemHandle(&addresses[0], board->ipc[0], 1);
+}
+
+static CUresult close_ipc(void)
+{
+	return cuIpcCloseMemHandle(addresses[0]);
+}
+
+static uint64_t allocate_and_get(uint64_t i)
+{
+	allocate(i);
+	CHECK_CUDA(cuIpcGetMemHandle(&board->ipc[i], addresses[i]), CUDA_SUCCESS);
+	return 0;
+}
+
+static uint64_t create_and_send(uint64_t i)
+{
+	create(i);
+	return send_off(i);
+}
+
+static void with_ipc(void)
+{
+	order(&other, allocate_and_get, 0);
+}
+
+static void with_opened(void)
+{
+	with_ipc();
+	CHECK_CUDA(open_ipc(), CUDA_SUCCESS);
+}
+
+static void end_opened(void)
+{
+	CHECK_CUDA(close_ipc(), CUDA_SUCCESS);
+	order(&other, give_back_address, 0);
+}
+
+static void end_others_block(void)
+{
+	order(&other, give_back_address, 0);
+}
+
+static CUresult import_it(void)
+{
+	CUresult result =
+		cuMemImportFromShareableHandle(&memory, (void *)(intptr_t)files[0], POSIX);
+
+	file_close(0);
+	return result;
+}
+
+static void with_sent(void)
+{
+	CHECK_CUDA(cuMemAddressReserve(&space, SIZE, 0, 0, 0), CUDA_SUCCESS);
+	order(&other, create_and_send, 0);
+	receive(0);
+}
+
+static void with_imported(void)
+{
+	with_sent();
+	CHECK_CUDA(import_it(), CUDA_SUCCESS);
+}
+
+static void with_import_and_object(void)
+{
+	with_imported();
+	make_object();
+}
+
+static void with_import_mapped(void)
+{
+	with_imported();
+	CHECK_CUDA(map_it(), CUDA_SUCCESS);
+}
+
+static void with_only_mapping(void)
+{
+	with_import_mapped();
+	give_memory();
+}
+
+static void with_import_unmapped(void)
+{
+	with_import_mapped();
+	end_mapping();
+}
+
+static void end_import(void)
+{
+	give_memory();
+	order(&other, release, 0);
+}
+
+static void end_import_mapped(void)
+{
+	end_mapping();
+	end_import();
+}
+
+static void end_import_bound(void)
+{
+	end_object();
+	end_import();
+}
+
+static void end_others_memory(void)
+{
+	order(&other, release, 0);
+}
+
+/* The device has the 64 MiB already, and another slice is charged for them. */
+#define OTHERS(row, function, before, call, after, ...)                               \
+	PARKED(row, function "@1", .outsider = "1g", .prepare = before, .make = call, \
+	       .undo = after, .beyond = 64, __VA_ARGS__)
+
+/* Its size is known when it is open: then it is charged, or closed again. */
+static const struct parked_row of_others[] = {
+	OTHERS("ipc", "cuIpcOpenMemHandle_v2", with_ipc, open_ipc, end_opened, .charges = 64,
+	       .leaves = 64),
+	OTHERS("ipc_old", "cuIpcOpenMemHandle", with_ipc, open_ipc_old, end_opened, .charges = 64,
+	       .leaves = 64),
+	OTHERS("ipc_full", "cuIpcOpenMemHandle_v2", with_ipc, open_ipc, end_others_block,
+	       .result = CUDA_ERROR_OUT_OF_MEMORY),
+	OTHERS("ipc_close", "cuIpcCloseMemHandle", with_opened, close_ipc, end_others_block,
+	       .charges = -64),
+	OTHERS("import", "cuMemImportFromShareableHandle", with_sent, import_it, end_import),
+	OTHERS("import_map", "cuMemMap", with_imported, map_it, end_import_mapped, .charges = 64,
+	       .reserves = 64),
+	OTHERS("import_bind", "cuMulticastBindMem", with_import_and_object, bind_memory,
+	       end_import_bound, .charges = 64, .reserves = 64),
+	OTHERS("import_release", "cuMemRelease", with_import_unmapped, release_it,
+	       end_others_memory, .charges = -64),
+	OTHERS("import_unmap", "cuMemUnmap", with_only_mapping, unmap_it, end_others_memory,
+	       .charges = -64),
+};
+TEST_TABLE(of_others, parked_play);
