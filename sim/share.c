@@ -66,7 +66,7 @@ CUresult cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocat
 	if (!result)
 		result = export_fd(object, shareableHandle);
 	virtual_unlock();
-	return result;
+	return leave(__func__, result);
 }
 
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *osHandle,
@@ -119,7 +119,7 @@ CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t si
 	    handleType != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD)
 		return CUDA_ERROR_INVALID_VALUE;
 	result = range_share(dptr, size, &object);
-	return result ? result : export_fd(object, handle);
+	return leave(__func__, result ? result : export_fd(object, handle));
 }
 
 CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)

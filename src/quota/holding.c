@@ -173,17 +173,22 @@ int quota_hold(const struct holding_reservation *reservation, uint64_t handle)
 	return 0;
 }
 
+static int hold_again_locked(enum holding_kind kind, uint64_t handle)
+{
+	struct entry *entry = table_find(&tables[kind], handle);
+
+	if (!entry)
+		return -1;
+	entry->references++;
+	return entry->device;
+}
+
 int quota_hold_again(enum holding_kind kind, uint64_t handle)
 {
-	struct entry *entry;
-	int device = -1;
+	int device;
 
 	lock_acquire(&lock);
-	entry = table_find(&tables[kind], handle);
-	if (entry) {
-		entry->references++;
-		device = entry->device;
-	}
+	device = hold_again_locked(kind, handle);
 	lock_release(&lock);
 	return device;
 }
@@ -440,6 +445,35 @@ size_t quota_unmapping(uint64_t address, uint64_t end, struct holding_release *r
 		       size_t most)
 {
 	return walk(&(struct mapping_walk){address, end, ret_releases, most, 0});
+}
+
+/* Looks for the mapping in which an address lies. */
+struct mapping_search {
+	uint64_t address, handle;
+};
+
+static bool search(void *arg, const struct entry *mapping)
+{
+	struct mapping_search *search = arg;
+
+	if (search->address - mapping->key < length_of(mapping))
+		search->handle = mapping->context;
+	return false;
+}
+
+int quota_hold_mapped(uint64_t address, uint64_t *ret_handle)
+{
+	struct mapping_search looked = {address, 0};
+	int device = -1;
+
+	lock_acquire(&lock);
+	if (mappings.count)
+		table_remove_if(&mappings, search, &looked);
+	if (looked.handle)
+		device = hold_again_locked(HOLDING_PHYSICAL, looked.handle);
+	lock_release(&lock);
+	*ret_handle = looked.handle;
+	return device;
 }
 
 /* -- bindings ---------------------------------------------------------------------------------- */

@@ -43,6 +43,9 @@ int quota_hold(const struct holding_reservation *reservation, uint64_t handle);
 /* One more reference. Returns its device, or -1: not known. */
 int quota_hold_again(enum holding_kind kind, uint64_t handle);
 
+/* The same of the physical memory that is mapped where the address lies. */
+int quota_hold_mapped(uint64_t address, uint64_t *ret_handle);
+
 /* Other processes may have references of their own to physical memory, or to a multicast object. */
 void quota_hold_exported(uint64_t handle);
 

@@ -12,9 +12,10 @@
  * A file descriptor by itself keeps the memory on the device, and no process's NVML figure has that
  * memory. So the memory stays charged while any process has a descriptor of it
  * (region/descriptor.c finds out). Where that cannot be found out, the memory stays charged until
- * this process ends. An export that cannot be recorded is refused. A block keeps all granules that
- * it lies in, and stays charged with all of them, also with a granule that another block has
- * charged.
+ * this process ends. An export that cannot be recorded is refused. The record is made before the
+ * driver exports a block, as another thread may free the block meanwhile. A block keeps all
+ * granules that it lies in, and stays charged with all of them, also with a granule that another
+ * block has charged.
  *
  * The tables below have all exports and imports, under one lock. The lock is not held while the
  * driver is called, and is taken before the region's.
@@ -38,8 +39,9 @@ struct export
 	struct region_descriptors key; /* file is 0 for an export by handle */
 	uint64_t bytes;                /* charged as hidden, as only descriptors keep them */
 	int device;
-	bool listed; /* in the region's table of shares */
-	bool unsure; /* it cannot be found out whether a descriptor is left */
+	bool listed;      /* in the region's table of shares */
+	bool unsure;      /* it cannot be found out whether a descriptor is left */
+	uint32_t pending; /* the driver is exporting it: the number of that call; or 0 */
 };
 
 /* Memory that this process has imported. */
@@ -54,6 +56,7 @@ struct import {
 static struct lock lock = LOCK_INIT;
 static struct export exports[EXPORTS_MAX]; /* under `lock` */
 static unsigned export_count;              /* written under `lock`, read without */
+static uint32_t serials;                   /* of calls that export; under `lock` */
 static struct import imports[IMPORTS_MAX]; /* under `lock` */
 static unsigned import_count;              /* written under `lock`, read without */
 
@@ -121,7 +124,7 @@ void share_export_handle(uint64_t what, const void *handle, size_t len, CUdevice
 static struct export *find_descriptors_locked(uint64_t what)
 {
 	for (unsigned i = 0; i < export_count; i++)
-		if (exports[i].what == what && exports[i].key.file)
+		if (exports[i].what == what && exports[i].key.file && !exports[i].pending)
 			return &exports[i];
 	return NULL;
 }
@@ -141,23 +144,97 @@ static bool export_fd_locked(int fd, uint64_t bytes, struct export *export)
 	return added;
 }
 
-CUresult share_export_fd(uint64_t what, int fd, CUdevice device, uint64_t bytes, CUcontext context)
+/* False: there is no place for the record. */
+static bool record_fd_locked(uint64_t what, int fd, CUdevice device, uint64_t bytes,
+			     CUcontext context)
 {
 	struct export export = {.what = what, .context = context, .device = device}, *known;
-	bool recorded = true;
 
-	lock_acquire(&lock);
 	known = find_descriptors_locked(what);
 	if (!known)
-		recorded = export_fd_locked(fd, bytes, &export);
-	else if (region_descriptor_mark(fd, &known->key) != 0)
+		return export_fd_locked(fd, bytes, &export);
+	if (region_descriptor_mark(fd, &known->key) != 0)
 		known->unsure = true;
 	else if (known->listed)
 		quota_share_export(device, &known->key, bytes); /* its descriptors are of another
 								   file, too */
+	return true;
+}
+
+CUresult share_export_fd(uint64_t what, int fd, CUdevice device, uint64_t bytes, CUcontext context)
+{
+	bool recorded;
+
+	lock_acquire(&lock);
+	recorded = record_fd_locked(what, fd, device, bytes, context);
 	lock_release(&lock);
 	if (recorded)
 		return CUDA_SUCCESS;
+	sys_close(fd);
+	return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+bool share_export_begin(uint64_t what, CUdevice device, CUcontext context, uint32_t *ret_serial)
+{
+	struct export export = {
+		.what = what, .context = context, .key = {0, 1}, .device = device, .unsure = true};
+	bool added;
+
+	lock_acquire(&lock);
+	serials += serials == UINT32_MAX ? 2 : 1; /* never 0 */
+	export.pending = *ret_serial = serials;
+	added = add_export_locked(&export);
+	lock_release(&lock);
+	return added;
+}
+
+static unsigned find_pending_locked(uint32_t serial)
+{
+	unsigned i = 0;
+
+	while (exports[i].pending != serial)
+		i++;
+	return i;
+}
+
+/* The block was freed while the driver exported it. Its charge stays, as hidden, while the
+ * descriptor is open. */
+static void end_freed_locked(unsigned i, CUresult result, int fd)
+{
+	struct export *export = &exports[i];
+
+	export->pending = 0;
+	if (result != CUDA_SUCCESS) {
+		quota_hidden_gone(export->device, export->bytes);
+		remove_export_locked(i);
+		return;
+	}
+	export->key = (struct region_descriptors){0, 0};
+	export->unsure = region_descriptor_mark(fd, &export->key) != 0;
+	if (export->unsure)
+		export->key.file = 1;
+}
+
+CUresult share_export_end(uint32_t serial, CUresult result, int fd, uint64_t bytes)
+{
+	struct export export;
+	bool recorded = true;
+	unsigned i;
+
+	lock_acquire(&lock);
+	i = find_pending_locked(serial);
+	export = exports[i];
+	if (!export.what) {
+		end_freed_locked(i, result, fd);
+	} else {
+		remove_export_locked(i);
+		if (result == CUDA_SUCCESS)
+			recorded = record_fd_locked(export.what, fd, export.device, bytes,
+						    export.context);
+	}
+	lock_release(&lock);
+	if (recorded)
+		return result;
 	sys_close(fd);
 	return CUDA_ERROR_OUT_OF_MEMORY;
 }

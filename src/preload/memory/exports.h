@@ -25,6 +25,12 @@ void share_export_handle(uint64_t what, const void *handle, size_t len, CUdevice
  * closed, and an error is returned. */
 CUresult share_export_fd(uint64_t what, int fd, CUdevice device, uint64_t bytes, CUcontext context);
 
+/* The same for a block that another thread may free while the driver exports it. begin: before the
+ * driver's call; false: there is no place for the record. end: the driver's result, and the
+ * descriptor if that is CUDA_SUCCESS. */
+bool share_export_begin(uint64_t what, CUdevice device, CUcontext context, uint32_t *ret_serial);
+CUresult share_export_end(uint32_t serial, CUresult result, int fd, uint64_t bytes);
+
 /* fd is one more descriptor of memory that this process has imported itself. */
 void share_export_import(uint64_t what, int fd);
 

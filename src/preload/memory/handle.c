@@ -25,21 +25,15 @@ static CUresult export_fd(uint64_t what, int fd, CUdevice device, uint64_t bytes
 	return CUDA_SUCCESS;
 }
 
-CUresult cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocationHandle handle,
-				      CUmemAllocationHandleType handleType,
-				      unsigned long long flags)
+static CUresult exported(const void *shareableHandle, CUmemGenericAllocationHandle handle,
+			 CUmemAllocationHandleType handleType)
 {
 	CUdevice device;
-	CUresult result;
 	uint64_t bytes;
 	int fd;
 
-	trace_call(__func__);
-	cuda_bind();
-	result = cuda.cuMemExportToShareableHandle(shareableHandle, handle, handleType, flags);
-	if (result != CUDA_SUCCESS || !quota_attached() ||
-	    !quota_holding_charge(HOLDING_PHYSICAL, handle, &device, &bytes))
-		return result;
+	if (!quota_holding_charge(HOLDING_PHYSICAL, handle, &device, &bytes))
+		return CUDA_SUCCESS;
 	quota_hold_exported(handle);
 	if (handleType == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
 		memcpy(&fd, shareableHandle, sizeof(fd));
@@ -48,6 +42,28 @@ CUresult cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocat
 	/* Memory that was itself imported is charged by the process that imports it from here. */
 	if (handleType == CU_MEM_HANDLE_TYPE_FABRIC && bytes)
 		share_export_handle(handle, shareableHandle, HANDLE_BYTES, device, bytes, NULL);
+	return CUDA_SUCCESS;
+}
+
+/* The memory has a reference until the export is recorded. Otherwise the last handle could be
+ * released in between, and only the descriptor would keep the memory, without a charge. */
+CUresult cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocationHandle handle,
+				      CUmemAllocationHandleType handleType,
+				      unsigned long long flags)
+{
+	CUdevice device;
+	CUresult result;
+	bool known;
+
+	trace_call(__func__);
+	cuda_bind();
+	known = virtual_reference_begin(handle, &device);
+	result = cuda.cuMemExportToShareableHandle(shareableHandle, handle, handleType, flags);
+	if (known) {
+		if (result == CUDA_SUCCESS)
+			result = exported(shareableHandle, handle, handleType);
+		virtual_reference_drop(handle);
+	}
 	return result;
 }
 
@@ -100,45 +116,61 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, vo
 	return result;
 }
 
-/* A DMA-BUF keeps its memory: a block, or physical memory that is mapped at the address. */
-static CUresult export_range(CUdeviceptr address, int fd)
-{
-	CUresult result = CUDA_SUCCESS;
-	CUmemGenericAllocationHandle handle;
-	struct place place;
+/* The block of which a range is exported. */
+struct exported_block {
 	CUdeviceptr base;
 	CUdevice device;
 	uint64_t bytes;
+	CUcontext context;
+};
+
+static bool find_block(CUdeviceptr address, struct exported_block *ret_block)
+{
+	struct place place;
 	size_t size;
 	bool counted;
 
-	if (headroom_find(&place, &counted) == CUDA_SUCCESS && counted &&
-	    cuda.cuMemGetAddressRange_v2(&base, &size, address) == CUDA_SUCCESS &&
-	    quota_charge_of(base, &device, &bytes)) {
-		result = share_export_fd(base, fd, device, bytes, place.context);
-	} else if (cuda.cuMemRetainAllocationHandle(&handle, (void *)(uintptr_t)address) ==
-		   CUDA_SUCCESS) {
-		if (quota_holding_charge(HOLDING_PHYSICAL, handle, &device, &bytes))
-			result = export_fd(handle, fd, device, bytes, NULL);
-		cuda.cuMemRelease(handle);
-	}
-	return result;
+	if (headroom_find(&place, &counted) != CUDA_SUCCESS || !counted ||
+	    cuda.cuMemGetAddressRange_v2(&ret_block->base, &size, address) != CUDA_SUCCESS ||
+	    !quota_charge_of(ret_block->base, &ret_block->device, &ret_block->bytes))
+		return false;
+	ret_block->context = place.context;
+	return true;
 }
 
+/* A DMA-BUF keeps its memory: a block, or physical memory that is mapped at the address. The memory
+ * is known to be exported before the driver exports it, as another thread may free it meanwhile. */
 CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t size,
 				       CUmemRangeHandleType handleType, unsigned long long flags)
 {
+	CUmemGenericAllocationHandle memory;
+	struct exported_block block;
+	uint32_t serial;
+	CUdevice device;
 	CUresult result;
-	int fd;
+	uint64_t bytes;
+	int fd = -1;
 
 	trace_call(__func__);
 	cuda_bind();
-	result = cuda.cuMemGetHandleForAddressRange(handle, dptr, size, handleType, flags);
-	if (result == CUDA_SUCCESS && quota_attached() &&
-	    handleType == CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD) {
-		memcpy(&fd, handle, sizeof(fd));
-		result = export_range(dptr, fd);
+	if (!handle || handleType != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD || !quota_attached())
+		return cuda.cuMemGetHandleForAddressRange(handle, dptr, size, handleType, flags);
+	if (virtual_reference_begin_mapped(dptr, &memory, &device)) {
+		result = cuda.cuMemGetHandleForAddressRange(&fd, dptr, size, handleType, flags);
+		if (result == CUDA_SUCCESS &&
+		    quota_holding_charge(HOLDING_PHYSICAL, memory, &device, &bytes))
+			result = export_fd(memory, fd, device, bytes, NULL);
+		virtual_reference_drop(memory);
+	} else if (find_block(dptr, &block)) {
+		if (!share_export_begin(block.base, block.device, block.context, &serial))
+			return CUDA_ERROR_OUT_OF_MEMORY;
+		result = cuda.cuMemGetHandleForAddressRange(&fd, dptr, size, handleType, flags);
+		result = share_export_end(serial, result, fd, block.bytes);
+	} else {
+		return cuda.cuMemGetHandleForAddressRange(handle, dptr, size, handleType, flags);
 	}
+	if (result == CUDA_SUCCESS)
+		memcpy(handle, &fd, sizeof(fd));
 	return result;
 }
 

@@ -115,20 +115,18 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 	return dropped(&release, cuda.cuMemRelease(handle));
 }
 
-CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *addr)
-{
-	CUresult result;
+/* -- references that the driver is about to make -- */
 
-	cuda_bind();
-	result = cuda.cuMemRetainAllocationHandle(handle, addr);
-	if (result == CUDA_SUCCESS && quota_attached())
-		quota_hold_again(HOLDING_PHYSICAL, *handle);
-	return result;
+/* Drops a reference that was counted for a call that the driver has refused. */
+static void drop_reference(CUmemGenericAllocationHandle memory)
+{
+	struct holding_release release;
+
+	if (quota_let_go_begin(HOLDING_PHYSICAL, memory, &release))
+		dropped(&release, CUDA_SUCCESS);
 }
 
-/* Counts a reference before the driver makes it. Then quota_ending_end follows the driver's call.
- * False: quota has no record of the memory, nothing is counted, and nothing follows. */
-static bool begin_reference(CUmemGenericAllocationHandle memory, CUdevice *ret_device)
+bool virtual_reference_begin(CUmemGenericAllocationHandle memory, CUdevice *ret_device)
 {
 	if (!quota_attached())
 		return false;
@@ -138,6 +136,55 @@ static bool begin_reference(CUmemGenericAllocationHandle memory, CUdevice *ret_d
 		return true;
 	quota_ending_end();
 	return false;
+}
+
+bool virtual_reference_begin_mapped(CUdeviceptr address, CUmemGenericAllocationHandle *ret_memory,
+				    CUdevice *ret_device)
+{
+	uint64_t handle;
+
+	if (!quota_attached())
+		return false;
+	quota_ending_begin();
+	*ret_device = quota_hold_mapped(address, &handle);
+	*ret_memory = handle;
+	if (*ret_device >= 0)
+		return true;
+	quota_ending_end();
+	return false;
+}
+
+void virtual_reference_keep(void)
+{
+	quota_ending_end();
+}
+
+void virtual_reference_drop(CUmemGenericAllocationHandle memory)
+{
+	drop_reference(memory);
+	quota_ending_end();
+}
+
+/* If the driver says another handle than the accounts, the driver's is counted. */
+CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *addr)
+{
+	CUmemGenericAllocationHandle counted;
+	CUdevice device;
+	CUresult result;
+	bool known;
+
+	cuda_bind();
+	known = virtual_reference_begin_mapped((uintptr_t)addr, &counted, &device);
+	result = cuda.cuMemRetainAllocationHandle(handle, addr);
+	if (known && result == CUDA_SUCCESS && *handle == counted) {
+		virtual_reference_keep();
+		return result;
+	}
+	if (result == CUDA_SUCCESS && quota_attached())
+		quota_hold_again(HOLDING_PHYSICAL, *handle);
+	if (known)
+		virtual_reference_drop(counted);
+	return result;
 }
 
 /* -- mappings -- */
@@ -153,7 +200,7 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
 	bool ends;
 
 	cuda_bind();
-	if (!begin_reference(handle, &device))
+	if (!virtual_reference_begin(handle, &device))
 		return cuda.cuMemMap(ptr, size, offset, handle, flags);
 	result = share_map(handle, device, size);
 	if (result == CUDA_SUCCESS)
@@ -162,7 +209,7 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
 				      : quota_let_go_begin(HOLDING_PHYSICAL, handle, &gone);
 	if (ends)
 		dropped(&gone, CUDA_SUCCESS);
-	quota_ending_end();
+	virtual_reference_keep(); /* or it has ended just before */
 	return result;
 }
 
@@ -243,15 +290,6 @@ static void unbind_place(uint64_t place)
 	struct holding_release release;
 
 	if (quota_unbound(place, &release))
-		dropped(&release, CUDA_SUCCESS);
-}
-
-/* Drops a reference that was counted for a call that the driver has refused. */
-static void drop_reference(CUmemGenericAllocationHandle memory)
-{
-	struct holding_release release;
-
-	if (quota_let_go_begin(HOLDING_PHYSICAL, memory, &release))
 		dropped(&release, CUDA_SUCCESS);
 }
 
@@ -405,15 +443,16 @@ static uint64_t bound_at(CUmemGenericAllocationHandle object, CUdevice device, u
 	return hash(hash(hash(object, 0), offset), (unsigned)device) | (uint64_t)1 << 63;
 }
 
-/* Ends begin_reference. */
+/* After virtual_reference_begin. */
 static CUresult bound(CUresult result, CUmemGenericAllocationHandle object, size_t offset,
 		      CUmemGenericAllocationHandle memory, CUdevice device)
 {
-	if (result == CUDA_SUCCESS)
+	if (result == CUDA_SUCCESS) {
 		bind_place(bound_at(object, device, offset), object, memory);
-	else
-		drop_reference(memory);
-	quota_ending_end();
+		virtual_reference_keep();
+	} else {
+		virtual_reference_drop(memory);
+	}
 	return result;
 }
 
@@ -425,7 +464,7 @@ CUresult cuMulticastBindMem(CUmemGenericAllocationHandle mcHandle, size_t mcOffs
 	CUresult result;
 
 	cuda_bind();
-	if (!begin_reference(memHandle, &device))
+	if (!virtual_reference_begin(memHandle, &device))
 		return cuda.cuMulticastBindMem(mcHandle, mcOffset, memHandle, memOffset, size,
 					       flags);
 	result = share_map(memHandle, device, memOffset + size);
@@ -439,18 +478,14 @@ CUresult cuMulticastBindAddr(CUmemGenericAllocationHandle mcHandle, size_t mcOff
 			     CUdeviceptr memptr, size_t size, unsigned long long flags)
 {
 	CUmemGenericAllocationHandle memory;
-	bool known = false;
 	CUdevice device;
 	CUresult result;
 
 	cuda_bind();
-	if (quota_attached() &&
-	    cuda.cuMemRetainAllocationHandle(&memory, (void *)(uintptr_t)memptr) == CUDA_SUCCESS) {
-		known = begin_reference(memory, &device);
-		cuda.cuMemRelease(memory);
-	}
+	if (!virtual_reference_begin_mapped(memptr, &memory, &device))
+		return cuda.cuMulticastBindAddr(mcHandle, mcOffset, memptr, size, flags);
 	result = cuda.cuMulticastBindAddr(mcHandle, mcOffset, memptr, size, flags);
-	return known ? bound(result, mcHandle, mcOffset, memory, device) : result;
+	return bound(result, mcHandle, mcOffset, memory, device);
 }
 
 /* All bindings in the range end. Bindings begin at whole granules. */

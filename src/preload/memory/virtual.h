@@ -14,6 +14,18 @@
 void virtual_end_owner(uint64_t owner);
 void virtual_end_context(CUcontext context);
 
+/*
+ * A reference to memory is counted before the driver makes it, so that another thread cannot end
+ * the last one meanwhile. begin: false: quota has no record of the memory, and nothing is counted.
+ * begin_mapped: the memory that is mapped where the address lies. Then the driver is called, and
+ * the reference ends with drop, or stays with keep.
+ */
+bool virtual_reference_begin(CUmemGenericAllocationHandle memory, CUdevice *ret_device);
+bool virtual_reference_begin_mapped(CUdeviceptr address, CUmemGenericAllocationHandle *ret_memory,
+				    CUdevice *ret_device);
+void virtual_reference_keep(void);
+void virtual_reference_drop(CUmemGenericAllocationHandle memory);
+
 /* Counts references to a handle for which nothing is charged. exported: other processes may have
  * the same memory or object. virtual_hold_object: for a multicast object, which is on no device;
  * the record has any device of the slice. */

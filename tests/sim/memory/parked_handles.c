@@ -40,6 +40,11 @@ static CUresult unmap_it(void)
 	return cuMemUnmap(space, SIZE);
 }
 
+static CUresult retain_it(void)
+{
+	return cuMemRetainAllocationHandle(&memory, (void *)(uintptr_t)(space + SIZE / 2));
+}
+
 static void give_memory(void)
 {
 	CHECK_CUDA(release_it(), CUDA_SUCCESS);
@@ -223,6 +228,8 @@ static void end_tile_and_array(void)
 
 static const struct parked_row references[] = {
 	KEEPS("map", "cuMemMap", with_memory, map_it, give_memory, end_mapping),
+	KEEPS("retain", "cuMemRetainAllocationHandle", with_mapping, retain_it, end_mapping,
+	      give_memory),
 	KEEPS("tile", "cuMemMapArrayAsync", with_sparse, map_tile, give_memory, end_array),
 	KEEPS("tile_ptsz", "cuMemMapArrayAsync_ptsz", with_sparse, map_tile_ptsz, give_memory,
 	      end_tile_and_array),
@@ -231,6 +238,79 @@ static const struct parked_row references[] = {
 	      end_mapping, end_object),
 };
 TEST_TABLE(references, parked_play);
+
+/* -- exports: the descriptor keeps the memory -------------------------------------------------- */
+
+static CUresult export_memory(void)
+{
+	return cuMemExportToShareableHandle(&files[0], handles[0], POSIX, 0);
+}
+
+static CUresult export_mapping(void)
+{
+	return cuMemGetHandleForAddressRange(&files[0], space, SIZE, DMA_BUF, 0);
+}
+
+static CUresult export_block(void)
+{
+	return cuMemGetHandleForAddressRange(&files[0], addresses[0], SIZE, DMA_BUF, 0);
+}
+
+static CUresult free_block(void)
+{
+	return cuMemFree_v2(addresses[0]);
+}
+
+static void with_exportable(void)
+{
+	create(0);
+}
+
+static void with_block(void)
+{
+	allocate(0);
+}
+
+static void with_exported_block(void)
+{
+	with_block();
+	CHECK_CUDA(export_block(), CUDA_SUCCESS);
+}
+
+static void end_exportable(void)
+{
+	release(0);
+}
+
+static void end_block(void)
+{
+	CHECK_CUDA(free_block(), CUDA_SUCCESS);
+}
+
+static void close_file(void)
+{
+	file_close(0);
+}
+
+static void free_and_close(void)
+{
+	end_block();
+	close_file();
+}
+
+static const struct parked_row exports[] = {
+	KEEPS("export", "cuMemExportToShareableHandle", with_exportable, export_memory,
+	      end_exportable, close_file),
+	KEEPS("export_mapping", "cuMemGetHandleForAddressRange", with_mapping, export_mapping,
+	      end_mapping, close_file),
+	KEEPS("export_block", "cuMemGetHandleForAddressRange", with_block, export_block, end_block,
+	      close_file),
+	PARKED("export_kept", "cuMemGetHandleForAddressRange@1", .prepare = with_block,
+	       .make = export_block, .undo = free_and_close),
+	PARKED("free_exported", "cuMemFree_v2@2", .prepare = with_exported_block,
+	       .make = free_block, .undo = close_file),
+};
+TEST_TABLE(exports, parked_play);
 
 /* -- memory of another API --------------------------------------------------------------------- */
 
