@@ -273,7 +273,7 @@ static CUresult instantiate_logged(const char *function, CUgraphExec *ret_exec, 
 		*ret_error = NULL;
 	if (log && log_bytes)
 		*log = 0;
-	return result;
+	return leave(function, result);
 }
 
 CUresult cuGraphInstantiate(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode,
@@ -293,7 +293,7 @@ CUresult cuGraphInstantiate_v2(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraph
 CUresult cuGraphInstantiateWithFlags(CUgraphExec *phGraphExec, CUgraph hGraph,
 				     unsigned long long flags)
 {
-	return instantiate(__func__, phGraphExec, hGraph, flags);
+	return leave(__func__, instantiate(__func__, phGraphExec, hGraph, flags));
 }
 
 static CUresult enter_exec(const char *function, CUgraphExec exec, CUstream handle, bool per_thread,
@@ -441,7 +441,7 @@ CUresult cuGraphExecDestroy(CUgraphExec hGraphExec)
 	graphs_lock();
 	exec_free_locked(hGraphExec);
 	graphs_unlock();
-	return CUDA_SUCCESS;
+	return leave(__func__, CUDA_SUCCESS);
 }
 
 static CUresult update(const char *function, CUgraphExec exec, CUgraph graph,

@@ -139,7 +139,7 @@ CUresult cuLibraryGetKernel(CUkernel *pKernel, CUlibrary library, const char *na
 	if (!function)
 		return CUDA_ERROR_NOT_FOUND;
 	*pKernel = (CUkernel)(void *)function;
-	return CUDA_SUCCESS;
+	return leave(__func__, CUDA_SUCCESS);
 }
 
 CUresult cuLibraryGetModule(CUmodule *pMod, CUlibrary library)
@@ -159,7 +159,7 @@ CUresult cuLibraryGetModule(CUmodule *pMod, CUlibrary library)
 	if (!result)
 		*pMod = library->module;
 	contexts_unlock();
-	return result;
+	return leave(__func__, result);
 }
 
 static CUresult variable_get(const char *function, CUdeviceptr *dptr, size_t *bytes,
@@ -213,7 +213,7 @@ CUresult cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int numKernels, C
 		return result;
 	module_functions(lib->module, (CUfunction *)(void *)kernels, numKernels);
 	contexts_unlock();
-	return CUDA_SUCCESS;
+	return leave(__func__, CUDA_SUCCESS);
 }
 
 CUresult cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel)
@@ -229,5 +229,5 @@ CUresult cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel)
 	result = function_load(function, context->gpu);
 	if (!result)
 		*pFunc = function;
-	return result;
+	return leave(__func__, result);
 }

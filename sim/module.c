@@ -485,7 +485,7 @@ CUresult cuModuleEnumerateFunctions(CUfunction *functions, unsigned int numFunct
 	else
 		result = CUDA_ERROR_INVALID_HANDLE;
 	contexts_unlock();
-	return result;
+	return leave(__func__, result);
 }
 
 CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)

@@ -50,7 +50,7 @@ CUresult cuMulticastCreate(CUmemGenericAllocationHandle *mcHandle,
 		*mcHandle = (uintptr_t)handle;
 	}
 	virtual_unlock();
-	return handle ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+	return leave(__func__, handle ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);
 }
 
 static struct memory_handle *multicast_find(CUmemGenericAllocationHandle value)

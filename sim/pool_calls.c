@@ -157,7 +157,9 @@ CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
 	CUmemLocation location = device_location(dev);
 	CUresult result = enter_device(__func__, pool, dev);
 
-	return result ? result : pool_set_current(&location, CU_MEM_ALLOCATION_TYPE_PINNED, pool);
+	if (!result)
+		result = pool_set_current(&location, CU_MEM_ALLOCATION_TYPE_PINNED, pool);
+	return leave(__func__, result);
 }
 
 CUresult cuMemGetDefaultMemPool(CUmemoryPool *pool_out, CUmemLocation *location,
@@ -179,7 +181,7 @@ CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUme
 {
 	CUresult result = enter_pool(__func__, location ? pool : NULL);
 
-	return result ? result : pool_set_current(location, type, pool);
+	return result ? result : leave(__func__, pool_set_current(location, type, pool));
 }
 
 CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)

@@ -126,7 +126,7 @@ CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *shareData_out, CUdevicep
 	pools_unlock();
 	if (!result)
 		memcpy(shareData_out, &data, sizeof data);
-	return result;
+	return leave(__func__, result);
 }
 
 static CUresult import_locked(CUmemoryPool pool, const struct pointer *data, struct piece *piece)

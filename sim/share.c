@@ -138,7 +138,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
 		return result;
 	ipc.bytes = range.bytes;
 	memcpy(pHandle, &ipc, sizeof ipc);
-	return CUDA_SUCCESS;
+	return leave(__func__, CUDA_SUCCESS);
 }
 
 static CUdevice device_of(unsigned gpu, CUcontext context)

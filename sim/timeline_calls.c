@@ -244,7 +244,7 @@ CUresult cuEventSynchronize(CUevent hEvent)
 		return result;
 	uint64_t at = when_wait(&hEvent->when);
 	pools_synchronized(hEvent->context, atomic_load(&hEvent->stream), at);
-	return CUDA_SUCCESS;
+	return leave(__func__, CUDA_SUCCESS);
 }
 
 CUresult cuEventQuery(CUevent hEvent)

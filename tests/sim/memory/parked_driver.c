@@ -321,6 +321,55 @@ static CUresult get_function(void)
 	return cuModuleGetFunction(&function, module, "small");
 }
 
+static CUresult enumerate_functions(void)
+{
+	return cuModuleEnumerateFunctions(&function, 1, module);
+}
+
+static CUkernel kernel_handle;
+
+static CUresult get_kernel(void)
+{
+	return cuLibraryGetKernel(&kernel_handle, library, "small");
+}
+
+static CUresult enumerate_kernels(void)
+{
+	return cuLibraryEnumerateKernels(&kernel_handle, 1, library);
+}
+
+/* The handle was handed out while no context was current, and nothing was reserved. */
+static void with_kernel_handle(void)
+{
+	CUcontext context;
+
+	CHECK_CUDA(cuCtxGetCurrent(&context), CUDA_SUCCESS);
+	CHECK_CUDA(cuLibraryLoadData(&library, kernel, NULL, NULL, 0, NULL, NULL, 0), CUDA_SUCCESS);
+	CHECK_CUDA(cuCtxSetCurrent(NULL), CUDA_SUCCESS);
+	CHECK_CUDA(get_kernel(), CUDA_SUCCESS);
+	CHECK_CUDA(cuCtxSetCurrent(context), CUDA_SUCCESS);
+}
+
+static CUresult function_of_kernel(void)
+{
+	return cuKernelGetFunction(&function, kernel_handle);
+}
+
+static CUresult load_function(void)
+{
+	return cuFuncLoad(function);
+}
+
+static CUresult module_of_library(void)
+{
+	return cuLibraryGetModule(&module, library);
+}
+
+static void with_kernels(void)
+{
+	CHECK_CUDA(cuLibraryLoadData(&library, kernel, NULL, NULL, 0, NULL, NULL, 0), CUDA_SUCCESS);
+}
+
 static CUresult launch(void)
 {
 	return cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
@@ -342,9 +391,20 @@ static void with_function(void)
 	CHECK_CUDA(get_function(), CUDA_SUCCESS);
 }
 
+#define HANDED_OUT(row, called, before, does)                                           \
+	PARKED(row, called "@1", .prepare = before, .make = does, .charges = LOCAL_MIB, \
+	       .leaves = LOCAL_MIB)
+
 static const struct parked_row local[] = {
-	PARKED("hand_out", "cuModuleGetFunction@1", .prepare = with_kernel, .make = get_function,
-	       .charges = LOCAL_MIB, .leaves = LOCAL_MIB),
+	HANDED_OUT("function", "cuModuleGetFunction", with_kernel, get_function),
+	HANDED_OUT("functions", "cuModuleEnumerateFunctions", with_kernel, enumerate_functions),
+	HANDED_OUT("kernel", "cuLibraryGetKernel", with_kernels, get_kernel),
+	HANDED_OUT("kernels", "cuLibraryEnumerateKernels", with_kernels, enumerate_kernels),
+	HANDED_OUT("of_kernel", "cuKernelGetFunction", with_kernel_handle, function_of_kernel),
+	/* It is reserved already. */
+	PARKED("load", "cuFuncLoad@1", .prepare = with_function, .make = load_function),
+	PARKED("module", "cuLibraryGetModule@1", .prepare = with_kernels,
+	       .make = module_of_library),
 	PARKED("hand_out_full", "cuModuleGetFunction@1", .prepare = with_kernel,
 	       .make = get_function, .result = CUDA_ERROR_OUT_OF_MEMORY),
 	PARKED("launch", "cuLaunchKernel@1", .prepare = with_function, .make = launch,

@@ -150,11 +150,16 @@ static CUresult release_object(void)
 	return cuMemRelease(object);
 }
 
-static void make_object(void)
+static CUresult create_object(void)
 {
 	CUmulticastObjectProp prop = {.numDevices = 1, .size = SIZE};
 
-	CHECK_CUDA(cuMulticastCreate(&object, &prop), CUDA_SUCCESS);
+	return cuMulticastCreate(&object, &prop);
+}
+
+static void make_object(void)
+{
+	CHECK_CUDA(create_object(), CUDA_SUCCESS);
 	CHECK_CUDA(cuMulticastAddDevice(object, 0), CUDA_SUCCESS);
 }
 
@@ -195,6 +200,7 @@ static const struct parked_row own[] = {
 	       .make = unmap_tile_ptsz, .undo = end_array, GIVES(64)),
 	PARKED("end_sparse", "cuArrayDestroy@1", .prepare = with_tile, .make = end_sparse,
 	       .undo = nothing, GIVES(64)),
+	PARKED("object", "cuMulticastCreate@1", .make = create_object, .undo = end_object),
 	PARKED("unbind", "cuMulticastUnbind@1", .prepare = with_binding, .make = unbind,
 	       .undo = end_object, GIVES(64)),
 	PARKED("end_object", "cuMemRelease@2", .prepare = with_binding, .make = release_object,
@@ -476,6 +482,80 @@ static void end_others_memory(void)
 	order(&other, release, 0);
 }
 
+/* -- pointers of another slice's pool -- */
+
+static CUmemoryPool pool;
+static CUdeviceptr pooled;
+
+static uint64_t make_pool(uint64_t unused_argument)
+{
+	CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+				     .handleTypes = POSIX,
+				     .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+	int fd = -1;
+
+	CHECK_CUDA(cuMemPoolCreate(&pool, &properties), CUDA_SUCCESS);
+	CHECK_CUDA(cuMemAllocFromPoolAsync(&pooled, SIZE, pool, NULL), CUDA_SUCCESS);
+	CHECK_CUDA(cuMemPoolExportPointer(&board->pointers[0], pooled), CUDA_SUCCESS);
+	CHECK_CUDA(cuMemPoolExportToShareableHandle(&fd, pool, POSIX, 0), CUDA_SUCCESS);
+	parcel_send(fd);
+	CHECK(close(fd) == 0);
+	return unused_argument;
+}
+
+static uint64_t end_pool(uint64_t unused_argument)
+{
+	CHECK_CUDA(cuMemFreeAsync(pooled, NULL), CUDA_SUCCESS);
+	CHECK_CUDA(cuStreamSynchronize(NULL), CUDA_SUCCESS);
+	CHECK_CUDA(cuMemPoolDestroy(pool), CUDA_SUCCESS);
+	return unused_argument;
+}
+
+static void with_others_pool(void)
+{
+	int fd;
+
+	order(&other, make_pool, 0);
+	fd = parcel_receive();
+	CHECK_CUDA(cuMemPoolImportFromShareableHandle(&pool, (void *)(intptr_t)fd, POSIX, 0),
+		   CUDA_SUCCESS);
+	CHECK(close(fd) == 0);
+}
+
+static CUresult import_pointer(void)
+{
+	return cuMemPoolImportPointer(&pooled, pool, &board->pointers[0]);
+}
+
+static void end_others_pool(void)
+{
+	CHECK_CUDA(cuMemPoolDestroy(pool), CUDA_SUCCESS);
+	order(&other, end_pool, 0);
+}
+
+static void end_pointer(void)
+{
+	give(pooled);
+	end_others_pool();
+}
+
+/* -- a handle of a block takes nothing -- */
+
+static CUresult get_ipc(void)
+{
+	return cuIpcGetMemHandle(&board->ipc[0], addresses[0]);
+}
+
+static void with_own_block(void)
+{
+	allocate(0);
+}
+
+static void end_own_block(void)
+{
+	give_back_address(0);
+}
+
 /* The device has the 64 MiB already, and another slice is charged for them. */
 #define OTHERS(row, function, before, call, after, ...)                               \
 	PARKED(row, function "@1", .outsider = "1g", .prepare = before, .make = call, \
@@ -487,6 +567,11 @@ static const struct parked_row of_others[] = {
 	       .leaves = 64),
 	OTHERS("ipc_old", "cuIpcOpenMemHandle", with_ipc, open_ipc_old, end_opened, .charges = 64,
 	       .leaves = 64),
+	OTHERS("ipc_get", "cuIpcGetMemHandle", with_own_block, get_ipc, end_own_block),
+	OTHERS("pointer", "cuMemPoolImportPointer", with_others_pool, import_pointer, end_pointer,
+	       .charges = 64, .leaves = 64),
+	OTHERS("pointer_full", "cuMemPoolImportPointer", with_others_pool, import_pointer,
+	       end_others_pool, .result = CUDA_ERROR_OUT_OF_MEMORY),
 	OTHERS("ipc_full", "cuIpcOpenMemHandle_v2", with_ipc, open_ipc, end_others_block,
 	       .result = CUDA_ERROR_OUT_OF_MEMORY),
 	OTHERS("ipc_close", "cuIpcCloseMemHandle", with_opened, close_ipc, end_others_block,

@@ -120,6 +120,25 @@ static CUresult wait_for_context(void)
 	return cuCtxSynchronize();
 }
 
+static CUresult wait_for_context_v2(void)
+{
+	return cuCtxSynchronize_v2(NULL);
+}
+
+static CUevent event;
+
+static void with_event(void)
+{
+	with_freed();
+	CHECK_CUDA(cuEventCreate(&event, 0), CUDA_SUCCESS);
+	CHECK_CUDA(cuEventRecord(event, stream), CUDA_SUCCESS);
+}
+
+static CUresult wait_for_event(void)
+{
+	return cuEventSynchronize(event);
+}
+
 static CUresult trim_pool(void)
 {
 	return cuMemPoolTrimTo(pool, 0);
@@ -164,12 +183,91 @@ static const struct parked_row pools[] = {
 	GIVEN("wait", "cuStreamSynchronize@1", with_freed, wait_for_stream, nothing),
 	GIVEN("wait_ptsz", "cuStreamSynchronize_ptsz@1", with_freed, wait_for_stream_ptsz, nothing),
 	GIVEN("wait_all", "cuCtxSynchronize@1", with_freed, wait_for_context, nothing),
+	GIVEN("wait_all_v2", "cuCtxSynchronize_v2@1", with_freed, wait_for_context_v2, nothing),
+	GIVEN("wait_event", "cuEventSynchronize@1", with_event, wait_for_event, nothing),
 	GIVEN("trim", "cuMemPoolTrimTo@1", with_kept, trim_pool, nothing),
 	/* Memory of the pool is in use, and stays. */
 	PARKED("destroy", "cuMemPoolDestroy@1", .prepare = with_used_pool, .make = destroy_pool,
 	       .undo = give_and_wait, .is_pool = true),
 };
 TEST_TABLE(pools, parked_play);
+
+/* -- pools: their making takes nothing, and another thread allocates meanwhile ----------------- */
+
+static CUmemoryPool standard;
+static CUmemLocation here = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+static CUmemPoolPtrExportData pointer;
+
+static CUresult create_pool(void)
+{
+	const CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+					   .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+
+	return cuMemPoolCreate(&pool, &properties);
+}
+
+static CUresult set_pool(void)
+{
+	return cuDeviceSetMemPool(0, pool);
+}
+
+static CUresult set_pool_at(void)
+{
+	return cuMemSetMemPool(&here, CU_MEM_ALLOCATION_TYPE_PINNED, pool);
+}
+
+static CUresult export_pointer(void)
+{
+	return cuMemPoolExportPointer(&pointer, memory);
+}
+
+/* The library knows the current pool. */
+static void with_known_pool(void)
+{
+	with_pool();
+	CHECK_CUDA(take_in_stream(), CUDA_SUCCESS);
+	give_and_wait();
+	CHECK_CUDA(cuDeviceGetDefaultMemPool(&standard, 0), CUDA_SUCCESS);
+}
+
+static void take_meanwhile(void)
+{
+	CHECK_CUDA(take_in_stream(), CUDA_SUCCESS);
+}
+
+static void set_back(void)
+{
+	give_and_wait();
+	CHECK_CUDA(cuDeviceSetMemPool(0, standard), CUDA_SUCCESS);
+	CHECK_CUDA(cuMemPoolDestroy(pool), CUDA_SUCCESS);
+}
+
+static void with_exportable(void)
+{
+	const CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+					   .handleTypes = POSIX,
+					   .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+
+	with_stream();
+	CHECK_CUDA(cuMemPoolCreate(&pool, &properties), CUDA_SUCCESS);
+	CHECK_CUDA(take_from_pool(), CUDA_SUCCESS);
+}
+
+static void destroy_empty(void)
+{
+	CHECK_CUDA(destroy_pool(), CUDA_SUCCESS);
+}
+
+static const struct parked_row kinds[] = {
+	PARKED("create", "cuMemPoolCreate@1", .make = create_pool, .undo = destroy_empty),
+	PARKED("set", "cuDeviceSetMemPool@1", .prepare = with_known_pool, .make = set_pool,
+	       .meanwhile = take_meanwhile, .undo = set_back, TAKES(64), .is_pool = true),
+	PARKED("set_at", "cuMemSetMemPool@1", .prepare = with_known_pool, .make = set_pool_at,
+	       .meanwhile = take_meanwhile, .undo = set_back, TAKES(64), .is_pool = true),
+	PARKED("export_pointer", "cuMemPoolExportPointer@1", .prepare = with_exportable,
+	       .make = export_pointer, .undo = end_pool),
+};
+TEST_TABLE(kinds, parked_play);
 
 /* -- graphs: with a node that takes memory, which no node of the graph frees ------------------- */
 
@@ -268,6 +366,45 @@ static CUresult trim_graph_memory(void)
 	return cuDeviceGraphMemTrim(0);
 }
 
+static CUresult instantiate_plain(void)
+{
+	return cuGraphInstantiate(&exec, graph, NULL, NULL, 0);
+}
+
+static CUresult instantiate_v2(void)
+{
+	return cuGraphInstantiate_v2(&exec, graph, NULL, NULL, 0);
+}
+
+static CUresult instantiate_with_flags(void)
+{
+	return cuGraphInstantiateWithFlags(&exec, graph, 0);
+}
+
+static CUresult destroy_exec(void)
+{
+	return cuGraphExecDestroy(exec);
+}
+
+static void end_exec(void)
+{
+	CHECK_CUDA(destroy_exec(), CUDA_SUCCESS);
+}
+
+/* The graph is destroyed, and its memory is not freed. */
+static void with_launched(void)
+{
+	with_exec();
+	CHECK_CUDA(launch(), CUDA_SUCCESS);
+	synchronise(stream);
+}
+
+static void end_left(void)
+{
+	give(memory);
+	trim_graphs();
+}
+
 #define UPLOADED(row, function, before, call)                                             \
 	PARKED(row, function "@1", .prepare = before, .make = call, .undo = end_uploaded, \
 	       TAKES(64), .is_pool = true, .leaves = 256, .unused = true)
@@ -280,6 +417,14 @@ static const struct parked_row graphs[] = {
 	UPLOADED("instantiate", "cuGraphInstantiateWithParams", with_graph, instantiate),
 	UPLOADED("instantiate_ptsz", "cuGraphInstantiateWithParams_ptsz", with_graph,
 		 instantiate_ptsz),
+	PARKED("graph", "cuGraphInstantiate@1", .prepare = with_graph, .make = instantiate_plain,
+	       .undo = end_exec),
+	PARKED("graph_v2", "cuGraphInstantiate_v2@1", .prepare = with_graph, .make = instantiate_v2,
+	       .undo = end_exec),
+	PARKED("graph_with_flags", "cuGraphInstantiateWithFlags@1", .prepare = with_graph,
+	       .make = instantiate_with_flags, .undo = end_exec),
+	PARKED("end_graph", "cuGraphExecDestroy@1", .prepare = with_launched, .make = destroy_exec,
+	       .undo = end_left),
 	GIVEN("trim_graphs", "cuDeviceGraphMemTrim@1", with_graph_memory, trim_graph_memory,
 	      nothing),
 };
