@@ -13,6 +13,8 @@
  *                     those that take or give back memory, or keep it. A call that they refuse for
  *                     its arguments does not wait
  *
+ *   VGPU_SIM_DELAY    NAME[@N][:done]=US{,…}: likewise, the call sleeps for so many microseconds
+ *
  * The variables are read once; after that only the counters of rules change. Both libraries read
  * the same lists, so a rule for a function of the other library is no error. A rule for a function
  * that neither library has is reported: a test with such a typing error would pass for the wrong
@@ -28,7 +30,7 @@
 #include <unistd.h>
 
 enum {
-	RULES_MAX = 64,
+	RULES_MAX = 128,
 	NAME_MAX_BYTES = 96,
 	PATH_MAX_BYTES = 256,
 	POLL_US = 500,
@@ -39,6 +41,7 @@ struct rule {
 	unsigned nth; /* 0: every call */
 	int result;
 	char path[PATH_MAX_BYTES]; /* the file of VGPU_SIM_PARK; "": the call does not wait */
+	unsigned delay_us;         /* VGPU_SIM_DELAY */
 	bool done;                 /* the call waits when it is about to return */
 	_Atomic unsigned calls;
 };
@@ -59,39 +62,47 @@ static bool name_parse(const char *text, struct rule *rule)
 	       sscanf(text, "%95[A-Za-z0-9_]%c", rule->name, &rest) == 1;
 }
 
-static bool fault_parse(char *value, struct rule *rule)
+static bool fault_parse(const char *value, struct rule *rule)
 {
 	char rest;
 
-	rule->path[0] = '\0';
 	return sscanf(value, "%d%c", &rule->result, &rest) == 1;
 }
 
-static bool park_parse(char *value, struct rule *rule)
+static bool delay_parse(const char *value, struct rule *rule)
 {
-	rule->result = 0;
+	char rest;
+
+	return sscanf(value, "%u%c", &rule->delay_us, &rest) == 1;
+}
+
+static bool park_parse(const char *value, struct rule *rule)
+{
 	return snprintf(rule->path, sizeof rule->path, "%s", value) < (int)sizeof rule->path &&
 	       rule->path[0];
 }
 
-static bool rule_parse(const char *text, size_t length, bool parks)
+typedef bool value_parse(const char *value, struct rule *rule);
+
+static bool rule_parse(const char *text, size_t length, value_parse *parse)
 {
 	struct rule *rule = &rules[rule_count];
 	char buffer[NAME_MAX_BYTES + PATH_MAX_BYTES], *value, *when;
 
 	if (rule_count == RULES_MAX || length >= sizeof buffer)
 		return false;
+	*rule = (struct rule){.path = ""};
 	memcpy(buffer, text, length);
 	buffer[length] = '\0';
 	value = strchr(buffer, '=');
 	if (!value)
 		return false;
 	*value++ = '\0';
-	when = parks ? strstr(buffer, ":done") : NULL;
+	when = parse == fault_parse ? NULL : strstr(buffer, ":done");
 	rule->done = when && !when[strlen(":done")];
 	if (rule->done)
 		*when = '\0';
-	if (!name_parse(buffer, rule) || !(parks ? park_parse : fault_parse)(value, rule))
+	if (!name_parse(buffer, rule) || !parse(value, rule))
 		return false;
 	rule_count++;
 	/* A name with another beginning is the other library's to check. */
@@ -99,14 +110,14 @@ static bool rule_parse(const char *text, size_t length, bool parks)
 	return !ours || library_exports(rule->name);
 }
 
-static void rules_read(const char *variable, bool parks, const char *form)
+static void rules_read(const char *variable, value_parse *parse, const char *form)
 {
 	const char *text = getenv(variable);
 
 	while (text && *text) {
 		size_t length = strcspn(text, ",");
 
-		if (!rule_parse(text, length, parks))
+		if (!rule_parse(text, length, parse))
 			fprintf(stderr, "vgpu-sim: %s: %.*s is no rule; use %s\n", variable,
 				(int)length, text, form);
 		text += length + (text[length] == ',');
@@ -115,18 +126,23 @@ static void rules_read(const char *variable, bool parks, const char *form)
 
 static void faults_read(void)
 {
-	rules_read("VGPU_SIM_FAULTS", false, "FUNCTION[@N]=RESULT");
-	rules_read("VGPU_SIM_PARK", true, "FUNCTION[@N][:done]=PATH");
+	rules_read("VGPU_SIM_FAULTS", fault_parse, "FUNCTION[@N]=RESULT");
+	rules_read("VGPU_SIM_PARK", park_parse, "FUNCTION[@N][:done]=PATH");
+	rules_read("VGPU_SIM_DELAY", delay_parse, "FUNCTION[@N][:done]=US");
 	atomic_store_explicit(&faults_armed, rule_count > 0, memory_order_release);
 }
 
-static void park(const char *path)
+/* Has the call wait as the rule says. */
+static void wait_for(const struct rule *rule)
 {
-	int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-
+	if (rule->delay_us)
+		usleep(rule->delay_us);
+	if (!rule->path[0])
+		return;
+	int fd = open(rule->path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
 	if (fd >= 0)
 		close(fd);
-	while (!access(path, F_OK))
+	while (!access(rule->path, F_OK))
 		usleep(POLL_US);
 }
 
@@ -159,8 +175,7 @@ int faults_due(const char *function)
 	pthread_once(&once, faults_read);
 	count = rules_of_call(function, false, fitting);
 	for (unsigned i = 0; i < count; i++) {
-		if (fitting[i]->path[0])
-			park(fitting[i]->path);
+		wait_for(fitting[i]);
 		if (!result)
 			result = fitting[i]->result;
 	}
@@ -173,7 +188,7 @@ void faults_done(const char *function)
 	unsigned count = rules_of_call(function, true, fitting);
 
 	for (unsigned i = 0; i < count; i++)
-		park(fitting[i]->path);
+		wait_for(fitting[i]);
 }
 
 bool faults_missing(const char *function)
