@@ -1,0 +1,70 @@
+/*
+ * Frees in stream order whose charge goes with a wait: at once, and not only when the accounts are
+ * compared with NVML, which happens every 20 ms at most. So all here is quick.
+ */
+#include "stream_api.h"
+
+#define OTHER_WAITS 12 /* more than read the pools' figures after a free */
+#define BUSY        (2 * MS)
+
+/* A pool's memory is freed in one stream, and another is waited for time and again. */
+TEST(own_stream_after_others)
+{
+	CUstream stream = stream_start("4g"), other;
+	CUfunction spin = spin_load();
+	CUdeviceptr memory;
+
+	CHECK_CUDA(cuStreamCreate(&other, NON_BLOCKING), CUDA_SUCCESS);
+	memory = take_async(64 * MIB, stream);
+	synchronise(stream);
+	for (unsigned i = 0; i < OTHER_WAITS; i++)
+		synchronise(other);
+	busy(spin, BUSY, stream);
+	give_async(memory, stream);
+	for (unsigned i = 0; i < OTHER_WAITS; i++)
+		synchronise(other);
+	synchronise(stream);
+	CHECK_EQUAL(ledger_own(0).data, 0);
+}
+
+/* A block is freed in stream order. Which stream the event is of is not known. */
+TEST(block_by_event)
+{
+	CUstream stream = stream_start("4g");
+	CUfunction spin = spin_load();
+	CUevent event;
+
+	CHECK_CUDA(cuEventCreate(&event, 0), CUDA_SUCCESS);
+	for (unsigned i = 0; i < 5; i++) {
+		CUdeviceptr block = take(64 * MIB);
+
+		busy(spin, BUSY, stream);
+		give_async(block, stream);
+		CHECK_EQUAL(ledger_own(0).data, 64 * MIB);
+		CHECK_CUDA(cuEventRecord(event, stream), CUDA_SUCCESS);
+		CHECK_CUDA(cuEventSynchronize(event), CUDA_SUCCESS);
+		CHECK_EQUAL(ledger_own(0).data, 0);
+	}
+}
+
+/* More frees of managed memory at a time than are kept in mind: the oldest is waited for. */
+TEST(deferred_beyond_the_list)
+{
+	CUdeviceptr pieces[80];
+	CUstream stream;
+	CUfunction spin;
+
+	env_set("VGPU_SIM_GPUS", "1x1G");
+	env_set("CUDA_OVERSUBSCRIBE", "true");
+	stream = stream_start("16g");
+	spin = spin_load();
+	take(450 * MIB); /* there is no room on the card for another piece */
+	for (unsigned i = 0; i < 80; i++)
+		pieces[i] = take_async(128 * MIB, stream);
+	CHECK_EQUAL(ledger_own(0).data, 450 * MIB + 80 * 128 * MIB);
+	busy(spin, 50 * MS, stream);
+	for (unsigned i = 0; i < 80; i++)
+		give_async(pieces[i], stream);
+	synchronise(stream);
+	CHECK_EQUAL(ledger_own(0).data, 450 * MIB);
+}
