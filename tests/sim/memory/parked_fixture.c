@@ -99,6 +99,17 @@ static void expect_state(const char *when, const struct state *from, int64_t tak
 	expect(when, "the device", now.device, from->device, takes, filled);
 }
 
+/* No class of this process has what another lacks. */
+static void expect_classes(const struct vgpu_hami_usage *from)
+{
+	struct vgpu_hami_usage now = ledger_own((unsigned)row->device);
+
+	expect("undone", "contexts", now.context, from->context, 0, 0);
+	expect("undone", "modules", now.module, from->module, 0, 0);
+	expect("undone", "data", now.data, from->data, 0, 0);
+	expect("undone", "what no figure shows", now.offset, from->offset, 0, 0);
+}
+
 void parked_compare(void)
 {
 	size_t available, total;
@@ -154,7 +165,7 @@ static uint64_t others_take(const struct state *before)
 	return filled;
 }
 
-static void finish(const struct state *clean)
+static void finish(const struct state *clean, const struct vgpu_hami_usage *used)
 {
 	give_pieces(0);
 	order(&neighbour, give_pieces, 0);
@@ -162,6 +173,7 @@ static void finish(const struct state *clean)
 		row->undo();
 		parked_compare();
 		expect_state("undone", clean, 0, 0, 0);
+		expect_classes(used);
 		CHECK_EQUAL(take_piece(QUOTA - clean->ledger), QUOTA - clean->ledger);
 		CHECK_EQUAL(take_piece(GRANULE), 0);
 		give_pieces(0);
@@ -173,6 +185,7 @@ static void finish(const struct state *clean)
 
 void parked_play(const struct parked_row *played)
 {
+	struct vgpu_hami_usage used;
 	struct state clean, before;
 	struct call call;
 	uint64_t filled, left;
@@ -180,6 +193,7 @@ void parked_play(const struct parked_row *played)
 	row = played;
 	start();
 	clean = look_at();
+	used = ledger_own((unsigned)row->device);
 	if (row->prepare)
 		row->prepare();
 	before = look_at();
@@ -199,5 +213,5 @@ void parked_play(const struct parked_row *played)
 	}
 	CHECK_AT_MOST(outside_peak((unsigned)row->device),
 		      QUOTA + (uint64_t)row->beyond * MIB + clean.device - clean.ledger);
-	finish(&clean);
+	finish(&clean, &used);
 }
