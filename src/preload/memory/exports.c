@@ -400,29 +400,47 @@ static bool is_outsiders(uint64_t what, uint64_t size_bytes)
 	return found;
 }
 
-static bool import_key(uint64_t what, uint64_t key, uint64_t size_bytes, CUcontext context)
+static void import_key(uint64_t key, struct share_import *ret_import)
 {
-	uint64_t bytes;
+	*ret_import = (struct share_import){.key = key};
+	if (key && !quota_share_import(key, &ret_import->bytes))
+		ret_import->key = 0;
+}
 
-	if (!quota_share_import(key, &bytes))
+void share_import_begin(const void *handle, size_t len, struct share_import *ret_import)
+{
+	import_key(hash_of(handle, len), ret_import);
+}
+
+void share_import_begin_fd(int fd, struct share_import *ret_import)
+{
+	import_key(quota_share_key(fd), ret_import);
+}
+
+bool share_import_end(const struct share_import *import, uint64_t what, uint64_t size_bytes,
+		      CUcontext context)
+{
+	if (!import->key)
 		return false;
-	if (size_bytes <= bytes && add_import(what, key, bytes, context))
+	if (size_bytes <= import->bytes && add_import(what, import->key, import->bytes, context))
 		return true;
-	leave_key(key);
+	leave_key(import->key);
 	return false;
+}
+
+void share_import_cancel(const struct share_import *import)
+{
+	if (import->key)
+		leave_key(import->key);
 }
 
 bool share_import_handle(uint64_t what, const void *handle, size_t len, uint64_t size_bytes,
 			 CUcontext context)
 {
-	return import_key(what, hash_of(handle, len), size_bytes, context);
-}
+	struct share_import import;
 
-bool share_import_fd(uint64_t what, int fd)
-{
-	uint64_t key = quota_share_key(fd);
-
-	return key && import_key(what, key, 0, NULL);
+	share_import_begin(handle, len, &import);
+	return share_import_end(&import, what, size_bytes, context);
 }
 
 void share_export_import(uint64_t what, int fd)

@@ -52,7 +52,19 @@ bool share_look(void);
  * recorded until share_end_import. */
 bool share_import_handle(uint64_t what, const void *handle, size_t len, uint64_t size_bytes,
 			 CUcontext context);
-bool share_import_fd(uint64_t what, int fd);
+
+/* The same for memory that its exporter may free while the driver imports it. begin: before the
+ * driver's call; the charge moves to this process if the exporter frees the memory. end: after the
+ * call, if it succeeded; else cancel. */
+struct share_import {
+	uint64_t key; /* 0: no process of the slice exports the memory */
+	uint64_t bytes;
+};
+void share_import_begin(const void *handle, size_t len, struct share_import *ret_import);
+void share_import_begin_fd(int fd, struct share_import *ret_import);
+bool share_import_end(const struct share_import *import, uint64_t what, uint64_t size_bytes,
+		      CUcontext context);
+void share_import_cancel(const struct share_import *import);
 
 /* No process of the slice exports the memory: it is charged to this process, until share_end_import
  * or until the context (NULL: none) ends. */

@@ -94,6 +94,7 @@ static CUresult imported(CUmemGenericAllocationHandle handle, bool known)
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *osHandle,
 					CUmemAllocationHandleType shHandleType)
 {
+	struct share_import import = {.key = 0};
 	CUresult result;
 	bool known = false;
 
@@ -102,11 +103,15 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, vo
 	if (!quota_attached())
 		return cuda.cuMemImportFromShareableHandle(handle, osHandle, shHandleType);
 	quota_share_begin();
+	if (shHandleType == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+		share_import_begin_fd((int)(intptr_t)osHandle, &import);
+	else if (shHandleType == CU_MEM_HANDLE_TYPE_FABRIC && osHandle)
+		share_import_begin(osHandle, HANDLE_BYTES, &import);
 	result = cuda.cuMemImportFromShareableHandle(handle, osHandle, shHandleType);
 	if (result == CUDA_SUCCESS)
-		known = shHandleType == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
-				? share_import_fd(*handle, (int)(intptr_t)osHandle)
-				: share_import_handle(*handle, osHandle, HANDLE_BYTES, 0, NULL);
+		known = share_import_end(&import, *handle, 0, NULL);
+	else
+		share_import_cancel(&import);
 	quota_share_end();
 	if (result != CUDA_SUCCESS)
 		return result;

@@ -37,15 +37,18 @@ typedef CUresult open_handle(CUdeviceptr *address, CUipcMemHandle handle, unsign
 static CUresult open_known(open_handle *open, CUdeviceptr *ret_address, CUipcMemHandle handle,
 			   unsigned int flags, CUcontext context, size_t *ret_size, bool *ret_known)
 {
+	struct share_import import;
 	CUdeviceptr base;
 	CUresult result;
 
 	quota_share_begin();
+	share_import_begin(&handle, sizeof(handle), &import);
 	result = open(ret_address, handle, flags);
 	if (result == CUDA_SUCCESS &&
 	    cuda.cuMemGetAddressRange_v2(&base, ret_size, *ret_address) == CUDA_SUCCESS)
-		*ret_known = share_import_handle(*ret_address, &handle, sizeof(handle), *ret_size,
-						 context);
+		*ret_known = share_import_end(&import, *ret_address, *ret_size, context);
+	else
+		share_import_cancel(&import);
 	quota_share_end();
 	return result;
 }

@@ -131,6 +131,8 @@ static void start(void)
 	env_set("VGPU_SIM_GPUS", "2x80G");
 	if (row->outsider)
 		other = outsider(row->outsider);
+	else if (row->sibling)
+		other = actor();
 	neighbour = actor();
 	if (row->device)
 		order(&neighbour, use_device, (uint64_t)row->device);
@@ -153,7 +155,10 @@ static uint64_t others_take(const struct state *before)
 	if (row->meanwhile)
 		row->meanwhile();
 	now = look_at();
-	CHECK_AT_MOST(before->ledger + (uint64_t)row->reserves * MIB, now.ledger);
+	if (row->meanwhile)
+		CHECK_AT_MOST(now.device + before->ledger, now.ledger + before->device);
+	if (!row->found)
+		CHECK_AT_MOST(before->ledger + (uint64_t)row->reserves * MIB, now.ledger);
 	if (is_exact)
 		expect("parked", "the ledger", now.ledger, before->ledger, row->reserves, 0);
 	if (!row->meanwhile && row->result == CUDA_SUCCESS)
@@ -179,7 +184,7 @@ static void finish(const struct state *clean, const struct vgpu_hami_usage *used
 		give_pieces(0);
 	}
 	dismiss(&neighbour);
-	if (row->outsider)
+	if (row->outsider || row->sibling)
 		dismiss(&other);
 }
 

@@ -20,6 +20,7 @@ struct parked_row {
 	bool done;            /* the call is parked when the driver has done it */
 	CUdevice device;      /* whose figures are checked, and which is filled */
 	const char *env[4];   /* names and values, set before CUDA starts */
+	bool sibling;         /* there is one more process of the slice, `other` */
 	const char *outsider; /* the memory limit of a process of another slice, `other`; or NULL */
 	void (*prepare)(void);   /* all of these may be NULL, except `make` */
 	CUresult (*make)(void);  /* in a thread of its own */
@@ -61,4 +62,4 @@ void parked_play(const struct parked_row *row);
 /* Waits until a comparison with NVML is due, and has it made. */
 void parked_compare(void);
 
-extern struct member other; /* of another slice, if the row asks for one */
+extern struct member other; /* of this slice or of another, if the row asks for one */

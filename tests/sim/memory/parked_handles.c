@@ -587,3 +587,50 @@ static const struct parked_row of_others[] = {
 	       .charges = -64),
 };
 TEST_TABLE(of_others, parked_play);
+
+/* -- memory of another process of the slice, which frees it meanwhile -------------------------- */
+
+static uint64_t compare(uint64_t unused_argument)
+{
+	parked_compare();
+	return unused_argument;
+}
+
+/* The exporter finds that no descriptor is left. */
+static void end_sibling_import(void)
+{
+	give_memory();
+	order(&other, compare, 0);
+}
+
+static void end_opened_only(void)
+{
+	CHECK_CUDA(close_ipc(), CUDA_SUCCESS);
+}
+
+static const struct parked_row of_siblings[] = {
+	/* The descriptor keeps it, and then the handle. A comparison may charge it to the importer
+	 * as well, until the import is recorded. */
+	PARKED("sibling_import", "cuMemImportFromShareableHandle@1", .sibling = true,
+	       .prepare = with_sent, .make = import_it, .meanwhile = end_others_memory,
+	       .undo = end_sibling_import),
+	{.name = "sibling_ipc_before",
+	 .call = "cuIpcOpenMemHandle_v2@1",
+	 .sibling = true,
+	 .prepare = with_ipc,
+	 .make = open_ipc,
+	 .meanwhile = end_others_block,
+	 .undo = nothing,
+	 .result = CUDA_ERROR_INVALID_VALUE,
+	 .found = true,
+	 GIVES(64)},
+	{.name = "sibling_ipc_after",
+	 .call = "cuIpcOpenMemHandle_v2@1",
+	 .done = true,
+	 .sibling = true,
+	 .prepare = with_ipc,
+	 .make = open_ipc,
+	 .meanwhile = end_others_block,
+	 .undo = end_opened_only},
+};
+TEST_TABLE(of_siblings, parked_play);
