@@ -590,7 +590,7 @@ TEST_TABLE(of_others, parked_play);
 
 /* -- memory of another process of the slice, which frees it meanwhile -------------------------- */
 
-static uint64_t compare(uint64_t unused_argument)
+static uint64_t compare_here(uint64_t unused_argument)
 {
 	parked_compare();
 	return unused_argument;
@@ -600,7 +600,7 @@ static uint64_t compare(uint64_t unused_argument)
 static void end_sibling_import(void)
 {
 	give_memory();
-	order(&other, compare, 0);
+	order(&other, compare_here, 0);
 }
 
 static void end_opened_only(void)
