@@ -12,7 +12,7 @@
 
 #include "unit.h"
 
-#define TESTS_MAX 256
+#define TESTS_MAX 512
 
 /* The tests in the order of their files and lines. Only constructors write the list. */
 static struct entry {
@@ -75,6 +75,7 @@ int unit_main(int argc, char **argv)
 	}
 	if (is_list)
 		return 0;
-	return wanted_count ? _cmocka_run_group_tests("tests", wanted, wanted_count, NULL, NULL)
-			    : 1;
+	/* cmocka returns how many tests failed: 256 of them are 0, and 77 a skipped program. */
+	return wanted_count == 0 ||
+	       _cmocka_run_group_tests("tests", wanted, wanted_count, NULL, NULL) != 0;
 }

@@ -55,6 +55,8 @@ if [ "$SAMPLE" ]; then
     expect 0 'PASSED +\] 3 test' passes without_fixture alone
     expect 1 'FAILED +\] fails$' fails passes
     expect 1 'FAILED +\] fails$' # all of them
+    expect 0 'PASSED +\] 1 test' 'row that passes'
+    expect 1 'FAILED +\] row that fails$' 'row that passes' 'row that fails'
     expect 1 '^there is no test "mispelt" in this program$' passes mispelt
     expect 0 '^alone$' --list
 fi

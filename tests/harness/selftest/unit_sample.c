@@ -38,3 +38,14 @@ UNIT_TEST(fails)
 {
 	assert_int_equal(1, 2);
 }
+
+static const struct {
+	const char *name;
+	int a, b;
+} rows[] = {{"row that passes", 1, 1}, {"row that fails", 1, 2}};
+
+UNIT_ROWS(rows)
+{
+	assert_string_equal(*state, "a place");
+	assert_int_equal(row->a, row->b);
+}
