@@ -281,10 +281,8 @@ UNIT_TEST(test_watched)
 /* A file that is lost: its processes go on without turns. */
 UNIT_TEST(test_lost)
 {
-	struct actor *it;
+	struct actor *it = busy(50, 100, MS);
 
-	world_begin(state);
-	it = busy(50, 100, MS);
 	busy(50, 100, MS);
 	go_on(100 * MS);
 	assert_true(turn_watch(&it->turn));
@@ -293,7 +291,6 @@ UNIT_TEST(test_lost)
 	assert_int_equal(turn_ask(&it->turn, time_ns).kind, TURN_ALONE);
 	turn_submitted(&it->turn, time_ns + MS, time_ns);
 	turn_idle(&it->turn, time_ns, time_ns);
-	world_end();
 }
 
 /* -- processes -------------------------------------------------------------------------------- */

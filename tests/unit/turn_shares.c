@@ -2,37 +2,6 @@
  * VGPU_TEST_VERBOSE=1 prints the figures. */
 #include "turn_world.h"
 
-static void say(const char *what, uint64_t of_ns)
-{
-	if (!harness_is_verbose())
-		return;
-	printf("%-34s", what);
-	for (unsigned i = 0; i < actor_count && i < 8; i++)
-		printf(" %6.2f (%llu turns, waits %.1f ms)", share(&actors[i], of_ns),
-		       (unsigned long long)actors[i]
-			       .turn.file.file->slice[actors[i].turn.file.slice]
-			       .turns,
-		       (double)actors[i].longest_ns / 1e6);
-	printf(" overlap %.2f\n", 100.0 * (double)overlap_ns / (double)of_ns);
-}
-
-static double all_of(uint64_t of_ns)
-{
-	double sum = 0;
-
-	for (unsigned i = 0; i < actor_count; i++)
-		sum += share(&actors[i], of_ns);
-	return sum;
-}
-
-static void measure(const char *what, uint64_t warm_ns, uint64_t of_ns)
-{
-	go_on(warm_ns);
-	count_from_now();
-	go_on(of_ns);
-	say(what, of_ns);
-}
-
 static const uint64_t kernels[] = {50 * US, 200 * US, MS, 5 * MS, 20 * MS};
 
 #define EACH_KERNEL(k)                          \
@@ -40,133 +9,101 @@ static const uint64_t kernels[] = {50 * US, 200 * US, MS, 5 * MS, 20 * MS};
 	k < sizeof(kernels) / sizeof(*kernels); \
 	k++
 
-UNIT_TEST(test_two_halves)
+static void measure(const char *what, uint64_t of_ns)
 {
-	for (EACH_KERNEL(k)) {
-		world_begin(state);
-		busy(50, 50, kernels[k]);
-		busy(50, 50, kernels[k]);
-		measure("50+50", NS_PER_S, 10 * NS_PER_S);
-		assert_between("together", all_of(10 * NS_PER_S), 98, 100.5);
-		assert_between("one", share(&actors[0], 10 * NS_PER_S), 49, 51);
-		world_end();
-	}
+	measure_after(NS_PER_S, of_ns);
+	if (!harness_is_verbose())
+		return;
+	printf("%-34s", what);
+	for (unsigned i = 0; i < actor_count && i < 8; i++)
+		printf(" %6.2f (%llu turns, waits %.1f ms)", share(&actors[i]),
+		       (unsigned long long)actors[i]
+			       .turn.file.file->slice[actors[i].turn.file.slice]
+			       .turns,
+		       (double)actors[i].longest_ns / 1e6);
+	printf(" overlap %.2f\n", 100.0 * (double)overlap_ns / (double)of_ns);
 }
 
-UNIT_TEST(test_two_unlimited)
+/* -- slices that are always busy -------------------------------------------------------------- */
+
+struct slice_row {
+	unsigned weight, limit_pct; /* both 0: it takes the rest */
+	struct {
+		double least, most; /* in percent of the GPU */
+	} gets;
+	uint64_t kernel_ns; /* 0: each of the kernels in turn */
+	unsigned batch;
+};
+
+static const struct row {
+	const char *name;
+	struct slice_row slice[4];
+	double least, most; /* of all slices together */
+} rows[] = {
+	/* clang-format off */
+	{"50+50", {{50, 50, .gets = {49, 51}}, {50, 50, .gets = {0, 100}}}, 98, 100.5},
+	{"50-100 twice", {{50, 100, .gets = {49, 51}}, {50, 100, .gets = {0, 100}}}, 98, 100},
+	{"30+60", {{30, 30, .gets = {29, 31}}, {60, 60, .gets = {59, 61}}}, 0, 100},
+	{"20-100 + 60-100", {{20, 100, .gets = {24, 26}}, {60, 100, .gets = {73.5, 76}}}, 0, 100},
+	{"25 four times",
+	 {{25, 25, .gets = {24, 26}}, {25, 25, .gets = {24, 26}}, {25, 25, .gets = {24, 26}},
+	  {25, 25, .gets = {24, 26}}}, 96, 100.5},
+	{"limits of all of the GPU leave a slice without one a tenth as much",
+	 {{40, 40, .kernel_ns = MS, .gets = {35, 38}}, {60, 60, .kernel_ns = MS, .gets = {53, 56}},
+	  {0, 0, .kernel_ns = MS, .gets = {8, 11}}}, 0, 100},
+	{"30 of 50 us + 60 of 20 ms",
+	 {{30, 30, .kernel_ns = 50 * US, .gets = {29, 31}},
+	  {60, 60, .kernel_ns = 20 * MS, .gets = {59, 61}}}, 0, 100},
+	{"30+70 of 20 ms",
+	 {{30, 30, .kernel_ns = 20 * MS, .gets = {29, 31}},
+	  {70, 70, .kernel_ns = 20 * MS, .gets = {68.5, 71}}}, 0, 100.5},
+	{"a program that waits for each kernel keeps its turn over the gaps",
+	 {{50, 100, .kernel_ns = 200 * US, .batch = 1, .gets = {43, 51}},
+	  {50, 100, .kernel_ns = MS, .batch = 4, .gets = {47, 53}}}, 0, 100},
+	/* clang-format on */
+};
+
+static void assert_row(const struct row *row, uint64_t kernel_ns)
 {
-	for (EACH_KERNEL(k)) {
-		world_begin(state);
-		busy(50, 100, kernels[k]);
-		busy(50, 100, kernels[k]);
-		measure("50-100 twice", NS_PER_S, 10 * NS_PER_S);
-		assert_between("together", all_of(10 * NS_PER_S), 98, 100);
-		assert_between("one", share(&actors[0], 10 * NS_PER_S), 49, 51);
-		world_end();
+	const struct slice_row *like = row->slice;
+
+	world_again();
+	for (; like < row->slice + 4 && like->gets.most > 0; like++) {
+		struct actor *it = busy(like->weight, like->limit_pct,
+					like->kernel_ns ? like->kernel_ns : kernel_ns);
+
+		it->takes_rest = !like->weight;
+		it->batch = like->batch;
 	}
+	measure(row->name, 10 * NS_PER_S);
+	for (unsigned i = 0; i < actor_count; i++)
+		assert_share(&actors[i], row->slice[i].gets.least, row->slice[i].gets.most);
+	assert_between("together", share_of_all(), row->least, row->most);
 }
 
-UNIT_TEST(test_thirty_and_sixty)
+UNIT_ROWS(rows)
 {
-	for (EACH_KERNEL(k)) {
-		world_begin(state);
-		busy(30, 30, kernels[k]);
-		busy(60, 60, kernels[k]);
-		measure("30+60", NS_PER_S, 10 * NS_PER_S);
-		assert_between("30", share(&actors[0], 10 * NS_PER_S), 29, 31);
-		assert_between("60", share(&actors[1], 10 * NS_PER_S), 59, 61);
-		world_end();
-	}
-}
-
-UNIT_TEST(test_weights)
-{
-	for (EACH_KERNEL(k)) {
-		world_begin(state);
-		busy(20, 100, kernels[k]);
-		busy(60, 100, kernels[k]);
-		measure("20-100 + 60-100", NS_PER_S, 10 * NS_PER_S);
-		assert_between("20", share(&actors[0], 10 * NS_PER_S), 24, 26);
-		assert_between("60", share(&actors[1], 10 * NS_PER_S), 73.5, 76);
-		world_end();
-	}
+	for (EACH_KERNEL(k))
+		if (k == 0 || !row->slice[0].kernel_ns)
+			assert_row(row, kernels[k]);
 }
 
 /* Slices without a limit have equal parts of what the limits of others leave. */
 UNIT_TEST(test_rest)
 {
 	for (EACH_KERNEL(k)) {
-		world_begin(state);
+		world_again();
 		busy(30, 30, kernels[k]);
 		busy(0, 0, kernels[k])->takes_rest = true;
-		measure("30 + no limit", NS_PER_S, 10 * NS_PER_S);
-		assert_between("30", share(&actors[0], 10 * NS_PER_S), 29, 31);
-		assert_between("the rest", share(&actors[1], 10 * NS_PER_S), 68, 71);
+		measure("30 + no limit", 10 * NS_PER_S);
+		assert_share(&actors[0], 29, 31);
+		assert_share(&actors[1], 68, 71);
 		busy(0, 0, kernels[k])->takes_rest = true;
-		measure("30 + twice no limit", NS_PER_S, 10 * NS_PER_S);
-		assert_between("30", share(&actors[0], 10 * NS_PER_S), 28.5, 31);
-		assert_between("half", share(&actors[1], 10 * NS_PER_S), 33.5, 36.5);
-		assert_between("half", share(&actors[2], 10 * NS_PER_S), 33.5, 36.5);
-		world_end();
+		measure("30 + twice no limit", 10 * NS_PER_S);
+		assert_share(&actors[0], 28.5, 31);
+		assert_share(&actors[1], 33.5, 36.5);
+		assert_share(&actors[2], 33.5, 36.5);
 	}
-}
-
-/* Limits of all of the GPU leave a slice without one a tenth as much. */
-UNIT_TEST(test_no_rest)
-{
-	world_begin(state);
-	busy(40, 40, MS);
-	busy(60, 60, MS);
-	busy(0, 0, MS)->takes_rest = true;
-	measure("40+60 + no limit", NS_PER_S, 10 * NS_PER_S);
-	assert_between("40", share(&actors[0], 10 * NS_PER_S), 35, 38);
-	assert_between("60", share(&actors[1], 10 * NS_PER_S), 53, 56);
-	assert_between("no limit", share(&actors[2], 10 * NS_PER_S), 8, 11);
-	world_end();
-}
-
-UNIT_TEST(test_four_quarters)
-{
-	for (EACH_KERNEL(k)) {
-		world_begin(state);
-		for (unsigned i = 0; i < 4; i++)
-			busy(25, 25, kernels[k]);
-		measure("25 four times", NS_PER_S, 10 * NS_PER_S);
-		assert_between("together", all_of(10 * NS_PER_S), 96, 100.5);
-		for (unsigned i = 0; i < 4; i++)
-			assert_between("one", share(&actors[i], 10 * NS_PER_S), 24, 26);
-		world_end();
-	}
-}
-
-UNIT_TEST(test_unlike_kernels)
-{
-	world_begin(state);
-	busy(30, 30, 50 * US);
-	busy(60, 60, 20 * MS);
-	measure("30 of 50 us + 60 of 20 ms", NS_PER_S, 10 * NS_PER_S);
-	assert_between("30", share(&actors[0], 10 * NS_PER_S), 29, 31);
-	assert_between("60", share(&actors[1], 10 * NS_PER_S), 59, 61);
-	world_end();
-	world_begin(state);
-	busy(30, 30, 20 * MS);
-	busy(70, 70, 20 * MS);
-	measure("30+70 of 20 ms", NS_PER_S, 10 * NS_PER_S);
-	assert_between("30", share(&actors[0], 10 * NS_PER_S), 29, 31);
-	assert_between("70", share(&actors[1], 10 * NS_PER_S), 68.5, 71);
-	world_end();
-}
-
-/* A program that waits for each kernel keeps its turn over the gaps. */
-UNIT_TEST(test_launch_and_wait)
-{
-	world_begin(state);
-	busy(50, 100, 200 * US)->batch = 1;
-	busy(50, 100, MS)->batch = 4;
-	measure("50+50, both wait", NS_PER_S, 5 * NS_PER_S);
-	assert_between("one", share(&actors[0], 5 * NS_PER_S), 43, 51);
-	assert_between("other", share(&actors[1], 5 * NS_PER_S), 47, 53);
-	world_end();
 }
 
 /* A slice that waits for its work, and pauses for a moment, keeps its place before the other slice,
@@ -180,15 +117,14 @@ UNIT_TEST(test_pauses)
 		for (unsigned k = 0; kernels[k] <= 5 * MS; k++) {
 			struct actor *it;
 
-			world_begin(state);
+			world_again();
 			it = busy(70, 100, kernels[k]);
 			it->batch = (unsigned)(20 * MS / kernels[k]);
 			it->think_ns = pauses[i];
 			busy(30, 100, kernels[k]);
-			measure("70-100 that pauses + 30-100", NS_PER_S, 10 * NS_PER_S);
-			assert_between("70", share(it, 10 * NS_PER_S), 69, 71);
-			assert_between("together", all_of(10 * NS_PER_S), 98, 100);
-			world_end();
+			measure("70-100 that pauses + 30-100", 10 * NS_PER_S);
+			assert_share(it, 69, 71);
+			assert_between("together", share_of_all(), 98, 100);
 		}
 }
 
@@ -211,19 +147,17 @@ UNIT_TEST(test_server)
 			double kernel_ms = (double)kernels[k] / 1e6;
 			struct actor *it;
 
-			world_begin(state);
+			world_again();
 			it = server(30, 6667 * US);
 			busy(60, limits[l], kernels[k]);
-			measure(l ? "server beside 60-100" : "server beside 60", NS_PER_S,
-				10 * NS_PER_S);
+			measure(l ? "server beside 60-100" : "server beside 60", 10 * NS_PER_S);
 			harness_note("    kernels of %.2f ms: p50 %.2f p99 %.2f ms", kernel_ms,
 				     quantile_ms(it, 50), quantile_ms(it, 99));
 			assert_between("p50", quantile_ms(it, 50), 1, 1.8 + kernel_ms / 2);
 			assert_between("p99", quantile_ms(it, 99), 1, 2.8 + kernel_ms);
-			assert_between("server", share(it, 10 * NS_PER_S), 14, 16);
+			assert_share(it, 14, 16);
 			if (l == 0)
-				assert_between("60", share(&actors[1], 10 * NS_PER_S), 59, 61);
-			world_end();
+				assert_share(&actors[1], 59, 61);
 		}
 }
 
@@ -231,20 +165,17 @@ UNIT_TEST(test_server)
 UNIT_TEST(test_wrong_costs)
 {
 	for (int error_pct = -20; error_pct <= 20; error_pct += 40) {
-		world_begin(state);
+		world_again();
 		for (unsigned i = 0; i < 2; i++) {
 			struct actor *it = busy(50, 100, MS);
 
 			it->error_pct = error_pct;
 			it->batch = 64;
 		}
-		measure("50-100 twice, wrong costs", NS_PER_S, 5 * NS_PER_S);
-		assert_between("one", share(&actors[0], 5 * NS_PER_S), 41, 51);
-		assert_between("other", share(&actors[1], 5 * NS_PER_S), 41, 51);
-		assert_between("both",
-			       share(&actors[0], 5 * NS_PER_S) - share(&actors[1], 5 * NS_PER_S),
-			       -1, 1);
-		world_end();
+		measure("50-100 twice, wrong costs", 5 * NS_PER_S);
+		assert_share(&actors[0], 41, 51);
+		assert_share(&actors[1], 41, 51);
+		assert_between("both", share(&actors[0]) - share(&actors[1]), -1, 1);
 	}
 }
 
@@ -263,22 +194,19 @@ UNIT_TEST(test_pressure)
 {
 	for (unsigned limit_pct = 50; limit_pct <= 100; limit_pct += 50)
 		for (unsigned pressed = 0; pressed < 2; pressed++) {
-			world_begin(state);
+			world_again();
 			moving_ns = 20 * MS;
 			busy(50, limit_pct, 5 * MS);
 			busy(50, limit_pct, 5 * MS);
 			press(pressed ? 200 * MS : 0);
-			measure(pressed ? "memory moves, long turns" : "memory moves", NS_PER_S,
+			measure(pressed ? "memory moves, long turns" : "memory moves",
 				20 * NS_PER_S);
 			if (pressed)
-				assert_between("together", all_of(20 * NS_PER_S), 85, 92);
+				assert_between("together", share_of_all(), 85, 92);
 			else
-				assert_between("together", all_of(20 * NS_PER_S), 5, 70);
-			assert_between("one less the other",
-				       share(&actors[0], 20 * NS_PER_S) -
-					       share(&actors[1], 20 * NS_PER_S),
+				assert_between("together", share_of_all(), 5, 70);
+			assert_between("one less the other", share(&actors[0]) - share(&actors[1]),
 				       -3, 3);
-			world_end();
 		}
 }
 
@@ -286,12 +214,10 @@ UNIT_TEST(test_pressure)
  * nobody can mean delays a slice for a bounded time. */
 UNIT_TEST(test_pressure_is_bounded)
 {
-	world_begin(state);
 	server(30, 6667 * US);
 	busy(60, 100, 5 * MS);
 	press(UINT64_MAX);
-	measure("a length without end", NS_PER_S, 40 * NS_PER_S);
+	measure("a length without end", 40 * NS_PER_S);
 	assert_between("the longest wait", (double)actors[0].longest_ns / 1e9, 0, 34);
-	assert_between("the busy slice", share(&actors[1], 40 * NS_PER_S), 50, 100);
-	world_end();
+	assert_share(&actors[1], 50, 100);
 }

@@ -89,20 +89,6 @@ static uint64_t moving_ns; /* additional time of each change, for moving memory 
 static const char *world_path;
 static bool world_is_damaged; /* the test wrote into the file */
 
-static void world_begin(void **state)
-{
-	struct place *place = *state;
-
-	memset(actors, 0, sizeof(actors));
-	actor_count = 0;
-	time_ns = 1000 * NS_PER_S;
-	device_of = 0;
-	changing_ns = overlap_ns = moving_ns = 0;
-	world_is_damaged = false;
-	world_path = place->path;
-	unlink(world_path);
-}
-
 UNUSED static struct actor *add(struct actor like)
 {
 	struct actor *actor = &actors[actor_count++];
@@ -138,7 +124,8 @@ static void join(struct actor *actor)
 	actor->credit_at = time_ns;
 }
 
-UNUSED static void world_end(void)
+/* The slices leave, and the file goes; the next one to join makes another. */
+UNUSED static void world_again(void)
 {
 	for (unsigned i = 0; i < actor_count && !world_is_damaged; i++)
 		if (actors[i].is_joined && !actors[i].is_dead)
@@ -146,7 +133,34 @@ UNUSED static void world_end(void)
 	for (unsigned i = 0; i < actor_count; i++)
 		if (actors[i].is_joined && !actors[i].is_dead)
 			turn_leave(&actors[i].turn, time_ns);
+	memset(actors, 0, sizeof(actors));
+	actor_count = 0;
+	time_ns = 1000 * NS_PER_S;
+	device_of = 0;
+	changing_ns = overlap_ns = moving_ns = 0;
+	world_is_damaged = false;
+	unlink(world_path);
 }
+
+UNUSED static int world_make(void **state)
+{
+	if (place_make(state))
+		return -1;
+	world_path = ((struct place *)*state)->path;
+	world_again();
+	return 0;
+}
+
+UNUSED static int world_remove(void **state)
+{
+	world_again();
+	return place_remove(state);
+}
+
+#undef UNIT_SET_UP
+#undef UNIT_TEAR_DOWN
+#define UNIT_SET_UP    world_make
+#define UNIT_TEAR_DOWN world_remove
 
 /* The process dies: the kernel closes its file, and the driver ends its work. */
 UNUSED static void end_of(struct actor *actor)
@@ -364,6 +378,8 @@ UNUSED static void go_on(uint64_t for_ns)
 
 /* -- what they got ---------------------------------------------------------------------------- */
 
+static uint64_t counted_ns; /* the time of the counters, if it has passed */
+
 /* Resets the counters. */
 UNUSED static void count_from_now(void)
 {
@@ -375,10 +391,38 @@ UNUSED static void count_from_now(void)
 	}
 }
 
-/* The actor's part of the time of_ns, in percent. */
-UNUSED static double share(const struct actor *actor, uint64_t of_ns)
+/* The actor's part of the time that counts, in percent. */
+UNUSED static double share(const struct actor *actor)
 {
-	return 100.0 * (double)actor->busy_ns / (double)of_ns;
+	return 100.0 * (double)actor->busy_ns / (double)counted_ns;
+}
+
+UNUSED static double share_of_all(void)
+{
+	double sum = 0;
+
+	for (unsigned i = 0; i < actor_count; i++)
+		sum += share(&actors[i]);
+	return sum;
+}
+
+UNUSED static uint64_t longest_wait_ns(void)
+{
+	uint64_t longest_ns = 0;
+
+	for (unsigned i = 0; i < actor_count; i++)
+		if (actors[i].longest_ns > longest_ns)
+			longest_ns = actors[i].longest_ns;
+	return longest_ns;
+}
+
+/* The slices run for warm_ns, and then for ns that count. */
+UNUSED static void measure_after(uint64_t warm_ns, uint64_t ns)
+{
+	go_on(warm_ns);
+	count_from_now();
+	go_on(ns);
+	counted_ns = ns;
 }
 
 static int by_size(const void *a, const void *b)
@@ -400,4 +444,12 @@ UNUSED static void assert_between(const char *what, double value, double least, 
 {
 	if (value < least || value > most)
 		fail_msg("%s: %.2f is not from %.2f to %.2f", what, value, least, most);
+}
+
+UNUSED static void assert_share(const struct actor *actor, double least, double most)
+{
+	char what[32];
+
+	snprintf(what, sizeof(what), "share of actor %u", (unsigned)(actor - actors));
+	assert_between(what, share(actor), least, most);
 }
