@@ -36,111 +36,174 @@ static void refuses(const char *name, const char *text, const char *words)
 	assert_int_equal(policy_parse(name, text, &policy, NULL), -EINVAL);
 }
 
-UNIT_TEST(test_sizes)
+/* What a GPU's file gives. The file's text is the row's name. */
+static const struct {
+	const char *name;
+	uint64_t bytes;
+} sizes[] = {
+	{"memory = 8G", 8 * GIB},
+	{"memory=8g", 8 * GIB},
+	{"memory = 8 GiB", 8 * GIB},
+	{"memory = 8GB\n", 8 * GIB},
+	{"memory = 8Gi", 8 * GIB},
+	{"\t memory\t=\t4096m \t\r\n", 4096 * MIB},
+	{"memory = 1.5G", 1536 * MIB},
+	{"memory = 1t", 1024 * GIB},
+	{"memory = 2048k", 2 * MIB},
+	{"memory = 12345", 12345},
+	{"# all of it\n\nmemory = 8G # or so\n   # end", 8 * GIB},
+	{"memory = unlimited", 0},
+	{"\n# all\nmemory=unlimited # of it\n", 0},
+};
+
+UNIT_ROWS(sizes)
 {
-	static const struct {
-		const char *text;
-		uint64_t bytes;
-	} cases[] = {
-		{"memory = 8G", 8 * GIB},
-		{"memory=8g", 8 * GIB},
-		{"memory = 8 GiB", 8 * GIB},
-		{"memory = 8GB\n", 8 * GIB},
-		{"memory = 8Gi", 8 * GIB},
-		{"\t memory\t=\t4096m \t\r\n", 4096 * MIB},
-		{"memory = 1.5G", 1536 * MIB},
-		{"memory = 1t", 1024 * GIB},
-		{"memory = 2048k", 2 * MIB},
-		{"memory = 12345", 12345},
-		{"# all of it\n\nmemory = 8G # or so\n   # end", 8 * GIB},
-	};
+	struct policy policy = parse(UUID_A, row->name);
 
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		struct policy policy = parse(UUID_A, cases[i].text);
-
-		assert_int_equal(policy.device_count, 1);
-		assert_string_equal(policy.device[0].uuid, UUID_A);
-		assert_int_equal(policy.device[0].memory_bytes, cases[i].bytes);
-		assert_int_equal(policy.device[0].cores_pct, 0);
-	}
+	assert_int_equal(policy.device_count, 1);
+	assert_string_equal(policy.device[0].uuid, UUID_A);
+	assert_int_equal(policy.device[0].memory_bytes, row->bytes);
+	assert_int_equal(policy.device[0].cores_pct, 0);
 }
 
-/* Of a file that says so, and what it must say. */
-static struct policy_device device_of(const char *text)
-{
-	char whole[256];
+static const struct {
+	const char *name;
+	unsigned pct, most_pct;
+	uint64_t burst_ns;
+} shares[] = {
+	{"cores = 1", .pct = 1},
+	{"cores = 100", .pct = 100},
+	{"cores = 30%", .pct = 30},
+	{"cores = 50.5", .pct = 50},
+	{"cores = 0.2 %", .pct = 1},
+	{"cores = unlimited", .pct = 0},
+	{"cores = 30-100", .pct = 30, .most_pct = 100},
+	{"cores = 30% - 60.5%", .pct = 30, .most_pct = 60},
+	{"cores = 30-30", .pct = 30},
+	{"cores = 30", .pct = 30},
+	{"burst = 25ms", .burst_ns = 25000000},
+	{"burst = 25 ms # for requests", .burst_ns = 25000000},
+	{"burst = 1s", .burst_ns = 1000000000},
+	{"burst = 0.05s", .burst_ns = 50000000},
+	{"burst = 1500us", .burst_ns = 1500000},
+	{"burst = 2.5ms", .burst_ns = 2500000},
+	{"burst = 12345ns", .burst_ns = 12345},
+	{"burst = 1000ms", .burst_ns = 1000000000},
+	{"burst = 0", .burst_ns = POLICY_NO_BURST},
+	{"burst = 0.0s", .burst_ns = POLICY_NO_BURST},
+	{"burst = 0 ms", .burst_ns = POLICY_NO_BURST},
+};
 
-	snprintf(whole, sizeof(whole), "memory = 1G\n%s", text);
-	return parse(UUID_A, whole).device[0];
+UNIT_ROWS(shares)
+{
+	struct policy policy;
+	char text[256];
+
+	snprintf(text, sizeof(text), "memory = 1G\n%s", row->name);
+	policy = parse(UUID_M, text);
+	assert_string_equal(policy.device[0].uuid, UUID_M);
+	assert_int_equal(policy.device[0].memory_bytes, GIB);
+	assert_int_equal(policy.device[0].cores_pct, row->pct);
+	assert_int_equal(policy.device[0].cores_most_pct, row->most_pct);
+	assert_int_equal(policy.device[0].burst_ns, row->burst_ns);
 }
 
-UNIT_TEST(test_cores)
+/* What the file `slice` gives. */
+static const struct {
+	const char *name;
+	bool oversubscribe, has_group;
+	unsigned group;
+	enum policy_gang_rule gang;
+} answers[] = {
+	{.name = ""},
+	{"oversubscribe = yes", .oversubscribe = true},
+	{"oversubscribe=True", .oversubscribe = true},
+	{.name = "oversubscribe = no"},
+	{.name = "oversubscribe = false"},
+	{"group = 100", .has_group = true, .group = 100},
+	{"group=0", .has_group = true, .group = 0},
+	{.name = "# group = 1"},
+	{"gang = yes", .gang = POLICY_GANG_YES},
+	{"gang=no # for now", .gang = POLICY_GANG_NO},
+};
+
+UNIT_ROWS(answers)
 {
-	assert_int_equal(device_of("cores = 1").cores_pct, 1);
-	assert_int_equal(device_of("cores = 100").cores_pct, 100);
-	assert_int_equal(device_of("cores = 30%").cores_pct, 30);
-	assert_int_equal(device_of("cores = 50.5").cores_pct, 50);
-	assert_int_equal(device_of("cores = 0.2 %").cores_pct, 1);
-	assert_int_equal(device_of("cores = unlimited").cores_pct, 0);
-	assert_int_equal(device_of("cores = 30-100").cores_pct, 30);
-	assert_int_equal(device_of("cores = 30-100").cores_most_pct, 100);
-	assert_int_equal(device_of("cores = 30% - 60.5%").cores_pct, 30);
-	assert_int_equal(device_of("cores = 30% - 60.5%").cores_most_pct, 60);
-	assert_int_equal(device_of("cores = 30-30").cores_pct, 30);
-	assert_int_equal(device_of("cores = 30-30").cores_most_pct, 0);
-	assert_int_equal(device_of("cores = 30").cores_most_pct, 0);
-	assert_int_equal(parse(UUID_M, "cores = 30\nmemory = 1g").device[0].cores_pct, 30);
-	assert_int_equal(parse(UUID_M, "cores = 30\nmemory = 1g").device[0].memory_bytes, GIB);
+	struct policy policy = parse("slice", row->name);
+
+	assert_int_equal(policy.oversubscribe, row->oversubscribe);
+	assert_int_equal(policy.has_group, row->has_group);
+	assert_int_equal(policy.group, row->group);
+	assert_int_equal(policy.gang.rule, row->gang);
 }
 
-static uint64_t burst_of(const char *text)
-{
-	return device_of(text).burst_ns;
-}
+/* The texts of a file that are refused, and the words of the refusal, which name the row. */
+static const struct {
+	const char *name, *file, *texts[14];
+} refusals[] = {
+	{"does not say how much memory the slice may hold: write \"memory = 8G\"", UUID_A, {""}},
+	{"does not say how much memory", UUID_A, {"\n\n# nothing\n"}},
+	{"\"memory = unlimited\"", UUID_A, {"cores = 50\nburst = 25ms\n"}},
+	{"line 1: \"lots\" is no size", UUID_A, {"memory = lots"}},
+	{"line 2: \"8gigs\" is no size", UUID_A, {"\nmemory = 8gigs\n"}},
+	{"\"-1\" is no size", UUID_A, {"memory = -1"}},
+	{"\"\" is no size", UUID_A, {"memory ="}},
+	{"\"8Gx\" is no size", UUID_A, {"memory = 8Gx"}},
+	{"\"50%\" is no size", UUID_A, {"memory = 50%"}},
+	{"is no size",
+	 UUID_A,
+	 {"memory = Unlimited", "memory = unlimite", "memory = 99999999999999999999",
+	  "memory = 8G; cores = 3", "memory = 0.0001G"}},
+	{"for no limit, write unlimited", UUID_A, {"memory = 0", "memory = 0.0G"}},
+	{"a percentage from 1 to 100",
+	 UUID_A,
+	 {"cores = 0", "cores = 101", "cores = 0%", "cores = 100.5", "cores = 30%%",
+	  "cores = 4294967297"}},
+	{"\"half\" is no share", UUID_A, {"cores = half"}},
+	{"is no share",
+	 UUID_A,
+	 {"cores = 30-", "cores = -30", "cores = 0-30", "cores = 60-30", "cores = 30-101",
+	  "cores = 30-60-90", "cores = 30-unlimited",
+	  "cores = 000000000000000000000000000000030-60"}},
+	{"\"25\" is no time that a slice may save: write 0 to 1s", UUID_A, {"burst = 25"}},
+	{"write 0 to 1s",
+	 UUID_A,
+	 {"burst = 1.001s", "burst = 1001ms", "burst = 99999999999999999999s",
+	  "burst = 10000000000s", "burst = 0.0001ns", "burst = -1ms", "burst = 1m", "burst = 1ms s",
+	  "burst = .5s", "burst = 1.s", "burst = ms", "burst ="}},
+	{"or leave the line out", UUID_A, {"burst = default"}},
+	{"\"burst\" means nothing here", "slice", {"burst = 25ms"}},
+	{"\"there\" is not where a region can lie", "slice", {"region = there"}},
+	{"absolute path", "slice", {"region ="}},
+	{"is no name",
+	 "slice",
+	 {"name =", "name = 0123456789012345678901234567890123456789012345678901234567890123"}},
+	{"\"perhaps\" is no answer: write yes or no", "slice", {"oversubscribe = perhaps"}},
+	{"is no answer", "slice", {"oversubscribe ="}},
+	{"\"staff\" is no group: write its number", "slice", {"group = staff"}},
+	{"is no group", "slice", {"group = 4294967295", "group = -1", "group ="}},
+	{"\"two words\" does not say whether the slice is a gang: write yes or no, a gang's name",
+	 "slice",
+	 {"gang = two words"}},
+	{"write yes or no", "slice", {"gang = found", "gang = true", "gang = Yes", "gang ="}},
+	{"is there a second time", "slice", {"gang = yes\ngang = no"}},
+	{"line 3: \"memory\" is there a second time",
+	 UUID_A,
+	 {"memory = 8G\ncores = 1\nmemory = 9G"}},
+	{"\"memory 8G\" has no \"=\"", UUID_A, {"memory 8G"}},
+	{"\"\" means nothing here: write memory, cores or burst", UUID_A, {"= 8G"}},
+	{"means nothing here: write memory, cores or burst", UUID_A, {"gang = yes"}},
+	{"\"Memory\" means nothing here", UUID_A, {"Memory = 8G"}},
+	{"\"region\" means nothing here", UUID_A, {"region = /x"}},
+	{"means nothing here", UUID_A, {"memory#8G=1", "oversubscribe = yes"}},
+	{"write region, name, oversubscribe, gang or group", "slice", {"memory = 8G"}},
+	{"\"a?b??\" has no", UUID_A, {"a\tb\x01\x7f"}},
+};
 
-UNIT_TEST(test_burst)
+UNIT_ROWS(refusals)
 {
-	assert_int_equal(burst_of("cores = 30"), 0);
-	assert_int_equal(burst_of("burst = 25ms"), 25000000);
-	assert_int_equal(burst_of("burst = 25 ms # for requests"), 25000000);
-	assert_int_equal(burst_of("burst = 1s"), 1000000000);
-	assert_int_equal(burst_of("burst = 0.05s"), 50000000);
-	assert_int_equal(burst_of("burst = 1500us"), 1500000);
-	assert_int_equal(burst_of("burst = 2.5ms"), 2500000);
-	assert_int_equal(burst_of("burst = 12345ns"), 12345);
-	assert_int_equal(burst_of("burst = 1000ms"), 1000000000);
-	assert_int_equal(burst_of("burst = 0"), POLICY_NO_BURST);
-	assert_int_equal(burst_of("burst = 0.0s"), POLICY_NO_BURST);
-	assert_int_equal(burst_of("burst = 0 ms"), POLICY_NO_BURST);
-	refuses(UUID_A, "burst = 25", "\"25\" is no time that a slice may save: write 0 to 1s");
-	refuses(UUID_A, "burst = 1.001s", "write 0 to 1s");
-	refuses(UUID_A, "burst = 1001ms", "write 0 to 1s");
-	refuses(UUID_A, "burst = 99999999999999999999s", "write 0 to 1s");
-	refuses(UUID_A, "burst = 10000000000s", "write 0 to 1s");
-	refuses(UUID_A, "burst = 0.0001ns", "write 0 to 1s");
-	refuses(UUID_A, "burst = -1ms", "write 0 to 1s");
-	refuses(UUID_A, "burst = 1m", "write 0 to 1s");
-	refuses(UUID_A, "burst = 1ms s", "write 0 to 1s");
-	refuses(UUID_A, "burst = .5s", "write 0 to 1s");
-	refuses(UUID_A, "burst = 1.s", "write 0 to 1s");
-	refuses(UUID_A, "burst = ms", "write 0 to 1s");
-	refuses(UUID_A, "burst = default", "or leave the line out");
-	refuses(UUID_A, "burst =", "write 0 to 1s");
-	refuses("slice", "burst = 25ms", "\"burst\" means nothing here");
-}
-
-UNIT_TEST(test_no_limits)
-{
-	assert_int_equal(parse(UUID_A, "memory = unlimited").device_count, 1);
-	assert_int_equal(parse(UUID_A, "memory = unlimited").device[0].memory_bytes, 0);
-	assert_int_equal(parse(UUID_A, "\n# all\nmemory=unlimited # of it\n").device[0].cores_pct,
-			 0);
-	refuses(UUID_A, "",
-		"does not say how much memory the slice may hold: write \"memory = 8G\"");
-	refuses(UUID_A, "\n\n# nothing\n", "does not say how much memory");
-	refuses(UUID_A, "cores = 50\nburst = 25ms\n", "\"memory = unlimited\"");
-	refuses(UUID_A, "memory = Unlimited", "is no size");
-	refuses(UUID_A, "memory = unlimite", "is no size");
+	for (unsigned i = 0; row->texts[i]; i++)
+		refuses(row->file, row->texts[i], row->name);
 }
 
 /* Whatever a text is cut off behind, what is left of it gives no more memory than the whole. */
@@ -169,83 +232,6 @@ UNIT_TEST(test_slice_file)
 	assert_string_equal(policy.region_path, "/run/a b/x#1.cache");
 	assert_string_equal(policy.name, "training");
 	assert_int_equal(policy.device_count, 0);
-}
-
-UNIT_TEST(test_bad_values)
-{
-	refuses(UUID_A, "memory = lots", "line 1: \"lots\" is no size");
-	refuses(UUID_A, "\nmemory = 8gigs\n", "line 2: \"8gigs\" is no size");
-	refuses(UUID_A, "memory = -1", "\"-1\" is no size");
-	refuses(UUID_A, "memory =", "\"\" is no size");
-	refuses(UUID_A, "memory = 99999999999999999999", "is no size");
-	refuses(UUID_A, "memory = 8G; cores = 3", "is no size");
-	refuses(UUID_A, "memory = 0.0001G", "is no size");
-	refuses(UUID_A, "memory = 0", "for no limit, write unlimited");
-	refuses(UUID_A, "memory = 0.0G", "for no limit, write unlimited");
-	refuses(UUID_A, "cores = 0", "a percentage from 1 to 100");
-	refuses(UUID_A, "cores = 101", "a percentage from 1 to 100");
-	refuses(UUID_A, "cores = 0%", "a percentage from 1 to 100");
-	refuses(UUID_A, "cores = 100.5", "a percentage from 1 to 100");
-	refuses(UUID_A, "cores = 30%%", "a percentage from 1 to 100");
-	refuses(UUID_A, "memory = 8Gx", "\"8Gx\" is no size");
-	refuses(UUID_A, "memory = 50%", "\"50%\" is no size");
-	refuses(UUID_A, "cores = 4294967297", "a percentage from 1 to 100");
-	refuses(UUID_A, "cores = half", "\"half\" is no share");
-	refuses(UUID_A, "cores = 30-", "is no share");
-	refuses(UUID_A, "cores = -30", "is no share");
-	refuses(UUID_A, "cores = 0-30", "is no share");
-	refuses(UUID_A, "cores = 60-30", "is no share");
-	refuses(UUID_A, "cores = 30-101", "is no share");
-	refuses(UUID_A, "cores = 30-60-90", "is no share");
-	refuses(UUID_A, "cores = 30-unlimited", "is no share");
-	refuses(UUID_A, "cores = 000000000000000000000000000000030-60", "is no share");
-	refuses("slice", "region = there", "\"there\" is not where a region can lie");
-	refuses("slice", "region =", "absolute path");
-	refuses("slice", "name =", "is no name");
-	refuses("slice", "name = 0123456789012345678901234567890123456789012345678901234567890123",
-		"is no name");
-}
-
-UNIT_TEST(test_oversubscribe)
-{
-	assert_false(parse("slice", "").oversubscribe);
-	assert_true(parse("slice", "oversubscribe = yes").oversubscribe);
-	assert_true(parse("slice", "oversubscribe=True").oversubscribe);
-	assert_false(parse("slice", "oversubscribe = no").oversubscribe);
-	assert_false(parse("slice", "oversubscribe = false").oversubscribe);
-	refuses("slice", "oversubscribe = perhaps", "\"perhaps\" is no answer: write yes or no");
-	refuses("slice", "oversubscribe =", "is no answer");
-	refuses(UUID_A, "oversubscribe = yes", "means nothing here");
-}
-
-UNIT_TEST(test_group)
-{
-	struct policy policy = parse("slice", "group = 100");
-
-	assert_true(policy.has_group);
-	assert_int_equal(policy.group, 100);
-	assert_true(parse("slice", "group=0").has_group);
-	assert_false(parse("slice", "# group = 1").has_group);
-	refuses("slice", "group = staff", "\"staff\" is no group: write its number");
-	refuses("slice", "group = 4294967295", "is no group");
-	refuses("slice", "group = -1", "is no group");
-	refuses("slice", "group =", "is no group");
-}
-
-UNIT_TEST(test_gang)
-{
-	assert_int_equal(parse("slice", "").gang.rule, POLICY_GANG_FOUND);
-	assert_int_equal(parse("slice", "gang = yes").gang.rule, POLICY_GANG_YES);
-	assert_int_equal(parse("slice", "gang=no # for now").gang.rule, POLICY_GANG_NO);
-	refuses("slice", "gang = two words",
-		"\"two words\" does not say whether the slice is a gang: "
-		"write yes or no, a gang's name");
-	refuses("slice", "gang = found", "write yes or no");
-	refuses("slice", "gang = true", "write yes or no");
-	refuses("slice", "gang = Yes", "write yes or no");
-	refuses("slice", "gang =", "write yes or no");
-	refuses("slice", "gang = yes\ngang = no", "is there a second time");
-	refuses(UUID_A, "gang = yes", "means nothing here: write memory, cores or burst");
 }
 
 /* A word as the name of a gang of several slices. */
@@ -279,19 +265,6 @@ UNIT_TEST(test_gang_name)
 	check_gang_name(longest, true);
 	memset(longest, 'x', POLICY_GANG_MAX + 1);
 	check_gang_name(longest, false);
-}
-
-UNIT_TEST(test_bad_lines)
-{
-	refuses(UUID_A, "memory 8G", "\"memory 8G\" has no \"=\"");
-	refuses(UUID_A, "= 8G", "\"\" means nothing here: write memory, cores or burst");
-	refuses(UUID_A, "Memory = 8G", "\"Memory\" means nothing here");
-	refuses(UUID_A, "region = /x", "\"region\" means nothing here");
-	refuses("slice", "memory = 8G", "write region, name, oversubscribe, gang or group");
-	refuses(UUID_A, "memory = 8G\ncores = 1\nmemory = 9G",
-		"line 3: \"memory\" is there a second time");
-	refuses(UUID_A, "a\tb\x01\x7f", "\"a?b??\" has no");
-	refuses(UUID_A, "memory#8G=1", "means nothing here");
 }
 
 UNIT_TEST(test_long_region)
