@@ -37,7 +37,7 @@ static int make_place(void **state)
 
 	if (place_make(state))
 		return -1;
-	setenv("VGPU_CONTAINERS", ((struct place *)*state)->dir, 1);
+	setenv("VGPU_CONTAINERS", here.dir, 1);
 	return container_find_places(&places, &fault);
 }
 
@@ -45,7 +45,7 @@ static int remove_place(void **state)
 {
 	char command[128];
 
-	snprintf(command, sizeof(command), "rm -rf %s/*", ((struct place *)*state)->dir);
+	snprintf(command, sizeof(command), "rm -rf %s/*", here.dir);
 	return system(command) || place_remove(state);
 }
 
@@ -70,12 +70,12 @@ static void make(const struct policy *policy)
 }
 
 /* The mode of the path below the test's directory; 0: nothing is there. */
-static unsigned mode_of(const struct place *place, const char *name)
+static unsigned mode_of(const char *name)
 {
 	char path[256];
 	struct stat st;
 
-	snprintf(path, sizeof(path), "%s/%s", place->dir, name);
+	snprintf(path, sizeof(path), "%s/%s", here.dir, name);
 	return lstat(path, &st) == 0 ? st.st_mode & 07777 : 0;
 }
 
@@ -103,13 +103,13 @@ UNIT_TEST(test_makes)
 	make(&two);
 	umask(mask);
 	assert_policy(&two);
-	assert_int_equal(mode_of(*state, "slices/alice"), 0755);
-	assert_int_equal(mode_of(*state, "slices/alice/" UUID_A), 0644);
-	assert_int_equal(mode_of(*state, "run"), 0755);
-	assert_int_equal(mode_of(*state, "run/alice"), 0700);
-	assert_int_equal(mode_of(*state, "run/alice/shared"), 01777);
-	assert_int_equal(mode_of(*state, "ld.so.preload"), 0644);
-	assert_int_equal(mode_of(*state, "tmpfiles.d"), 0); /* it was not there */
+	assert_int_equal(mode_of("slices/alice"), 0755);
+	assert_int_equal(mode_of("slices/alice/" UUID_A), 0644);
+	assert_int_equal(mode_of("run"), 0755);
+	assert_int_equal(mode_of("run/alice"), 0700);
+	assert_int_equal(mode_of("run/alice/shared"), 01777);
+	assert_int_equal(mode_of("ld.so.preload"), 0644);
+	assert_int_equal(mode_of("tmpfiles.d"), 0); /* it was not there */
 }
 
 UNIT_TEST(test_makes_otherwise)
@@ -117,7 +117,7 @@ UNIT_TEST(test_makes_otherwise)
 	make(&two);
 	make(&one);
 	assert_policy(&one);
-	assert_int_equal(mode_of(*state, "slices/alice/" UUID_A), 0);
+	assert_int_equal(mode_of("slices/alice/" UUID_A), 0);
 	make(&two);
 	assert_policy(&two);
 }
@@ -136,23 +136,22 @@ UNIT_TEST(test_must_be_new)
 UNIT_TEST(test_keeps_directories_for_a_start)
 {
 	struct container_slice slice = slice_of(&two);
-	struct place *place = *state;
 	char path[128], gangs[128], expected[512];
 	int owner;
 
-	snprintf(path, sizeof(path), "%s/tmpfiles.d", place->dir);
+	snprintf(path, sizeof(path), "%s/tmpfiles.d", here.dir);
 	assert_int_equal(mkdir(path, 0755), 0);
-	snprintf(gangs, sizeof(gangs), "%s/gangs", place->dir);
+	snprintf(gangs, sizeof(gangs), "%s/gangs", here.dir);
 	assert_int_equal(mkdir(gangs, 0700), 0);
 	owner = chown(gangs, 4711, 4712) == 0 ? 4711 : (int)getuid(); /* another user's, for root */
 	slice.gangs = gangs;
 	assert_int_equal(container_make(&places, &slice, NULL), 0);
-	assert_int_equal(mode_of(place, "tmpfiles.d/vgpu-alice.conf"), 0644);
+	assert_int_equal(mode_of("tmpfiles.d/vgpu-alice.conf"), 0644);
 	snprintf(expected, sizeof(expected), "grep -q '^d %s 0700 %d ' %s/vgpu-alice.conf", gangs,
 		 owner, path);
 	assert_int_equal(system(expected), 0);
 	assert_int_equal(container_remove(&places, "alice", NULL), 0);
-	assert_int_equal(mode_of(place, "tmpfiles.d/vgpu-alice.conf"), 0);
+	assert_int_equal(mode_of("tmpfiles.d/vgpu-alice.conf"), 0);
 }
 
 UNIT_TEST(test_removes)
@@ -164,59 +163,56 @@ UNIT_TEST(test_removes)
 	container_region_path(&places, "alice", path);
 	close(open(path, O_CREAT | O_WRONLY, 0666));
 	assert_int_equal(container_remove(&places, "alice", NULL), 0);
-	assert_int_equal(mode_of(*state, "slices/alice"), 0);
-	assert_int_equal(mode_of(*state, "run/alice"), 0);
+	assert_int_equal(mode_of("slices/alice"), 0);
+	assert_int_equal(mode_of("run/alice"), 0);
 	assert_int_equal(container_remove(&places, "alice", NULL), -ENOENT);
 	assert_int_equal(container_remove(&places, "..", NULL), -ENOENT);
 }
 
 UNIT_TEST(test_keeps_what_is_not_its_own)
 {
-	struct place *place = *state;
 	char path[128];
 	struct fault fault = {""};
 
 	make(&two);
-	snprintf(path, sizeof(path), "%s/run/alice/notes", place->dir);
+	snprintf(path, sizeof(path), "%s/run/alice/notes", here.dir);
 	close(open(path, O_CREAT | O_WRONLY, 0600));
 	assert_int_equal(container_remove(&places, "alice", &fault), -ENOTEMPTY);
 	assert_non_null(strstr(fault.text, "run/alice cannot be removed"));
 	assert_int_equal(unlink(path), 0);
 	assert_int_equal(container_remove(&places, "alice", NULL), 0);
-	assert_int_equal(mode_of(place, "run/alice"), 0);
+	assert_int_equal(mode_of("run/alice"), 0);
 }
 
 /* As after a start of the machine without systemd. */
 UNIT_TEST(test_completes_what_is_left)
 {
-	struct place *place = *state;
 	char command[128];
 
 	make(&two);
-	snprintf(command, sizeof(command), "rm -r %s/run", place->dir);
+	snprintf(command, sizeof(command), "rm -r %s/run", here.dir);
 	assert_int_equal(system(command), 0);
 	make(&two);
-	assert_int_equal(mode_of(place, "run/alice/shared"), 01777);
+	assert_int_equal(mode_of("run/alice/shared"), 01777);
 	assert_int_equal(system(command), 0);
 	assert_int_equal(container_remove(&places, "alice", NULL), 0);
-	assert_int_equal(mode_of(place, "slices/alice"), 0);
+	assert_int_equal(mode_of("slices/alice"), 0);
 }
 
 /* A tenant, who may write the region's directory, sets traps in it. */
 UNIT_TEST(test_follows_no_tenant)
 {
-	struct place *place = *state;
 	struct container_slice slice = slice_of(&two);
 	char trap[160], target[128];
 	struct stat before, after;
 
 	make(&two);
-	snprintf(target, sizeof(target), "%s/mine", place->dir);
-	snprintf(trap, sizeof(trap), "%s/run/alice/shared/turns", place->dir);
+	snprintf(target, sizeof(target), "%s/mine", here.dir);
+	snprintf(trap, sizeof(trap), "%s/run/alice/shared/turns", here.dir);
 	close(open(target, O_CREAT | O_WRONLY, 0600));
 	assert_int_equal(stat(target, &before), 0);
 	assert_int_equal(symlink(target, trap), 0);
-	slice.turns = place->dir;
+	slice.turns = here.dir;
 	container_make(&places, &slice, NULL);
 	assert_int_equal(stat(target, &after), 0);
 	assert_int_equal(after.st_mode, before.st_mode);
@@ -313,5 +309,5 @@ UNIT_TEST(test_paths_refused)
 		assert_int_equal(container_make(&places, &slice, &fault), -EINVAL);
 		assert_non_null(strstr(fault.text, "cannot be mounted"));
 	}
-	assert_int_equal(mode_of(*state, "run"), 0);
+	assert_int_equal(mode_of("run"), 0);
 }

@@ -58,17 +58,16 @@ static int lowest_free_descriptor(void)
 UNIT_TEST(test_no_descriptor_is_free_for_a_connection)
 {
 	static const struct grpc_method none[] = {{NULL, NULL, false}};
-	const struct place *place = *state;
 	struct fault fault = {""};
 	int lowest = lowest_free_descriptor();
 	struct loop *loop = loop_new();
-	struct grpc_server *server = grpc_serve(loop, place->path, none, NULL, &fault);
+	struct grpc_server *server = grpc_serve(loop, here.path, none, NULL, &fault);
 	struct loop_watch client = {-1, on_bytes, loop};
 	uint64_t began_ns = clock_now_ns();
 
 	assert_non_null(server);
 	free_at_ns = began_ns + SPAN_NS;
-	client.fd = dial(place->path);
+	client.fd = dial(here.path);
 	assert_int_equal(loop_add(loop, &client), 0);
 	loop_run(loop); /* until the server's first bytes come */
 	assert_true(accepts >= 2);

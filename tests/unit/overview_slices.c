@@ -51,10 +51,9 @@ UNIT_TEST(test_a_shortage_hides_no_slice)
 	static const int lacks[] = {EMFILE, ENFILE, ENOMEM}, others[] = {ENOENT, EACCES};
 	static const char *const places[] = {"VGPU_STATE", "VGPU_CONTAINERS", "VGPU_KUBERNETES",
 					     "VGPU_HAMI"};
-	const struct place *place = *state;
 
 	for (unsigned i = 0; i < sizeof(places) / sizeof(places[0]); i++)
-		setenv(places[i], place->dir, 1);
+		setenv(places[i], here.dir, 1);
 	assert_int_equal(list(0, 0), 0);
 	for (unsigned i = 0; i < sizeof(lacks) / sizeof(lacks[0]); i++) {
 		assert_int_equal(list(lacks[i], 0), -ENOMEM);

@@ -14,11 +14,11 @@ static bool is_judged(void)
 	return !getenv("BURST");
 }
 
-static void begin(void **state, unsigned quota)
+static void begin(unsigned quota)
 {
 	const char *burst = getenv("BURST");
 
-	joined(state, quota);
+	joined(quota);
 	fake.record_ns = 700;
 	for (int device = 0; burst && device < DEVICES; device++)
 		region.file->own.device[device].burst_ns = strtoull(burst, NULL, 10);
@@ -70,13 +70,13 @@ static double in_ms(uint64_t ns)
 
 /* Requests are answered in the order in which they come, and keep the device busy for load_pct of
  * the time. quota 0: none. */
-static struct latencies serve(void **state, unsigned load_pct, unsigned quota)
+static struct latencies serve(unsigned load_pct, unsigned quota)
 {
 	static uint64_t took_ns[REQUESTS_MOST];
 	uint64_t at_ns, from_ns;
 	unsigned count = 0;
 
-	begin(state, quota);
+	begin(quota);
 	random_state = 1;
 	at_ns = time_ns;
 	from_ns = time_ns + NS_PER_S;
@@ -101,8 +101,8 @@ UNIT_TEST(test_server)
 	} rows[] = {{15, 30}, {15, 50}, {40, 50}};
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
-		struct latencies bare = serve(state, rows[i].load_pct, 0);
-		struct latencies got = serve(state, rows[i].load_pct, rows[i].quota);
+		struct latencies bare = serve(rows[i].load_pct, 0);
+		struct latencies got = serve(rows[i].load_pct, rows[i].quota);
 
 		harness_note("server, load %u %%, quota %u: p50 %.2f, p99 %.2f, p99.9 %.2f ms; "
 			     "without one %.2f, %.2f, %.2f",
@@ -118,11 +118,11 @@ UNIT_TEST(test_server)
 #define WORKED_NS (5 * NS_PER_S)
 
 /* How much work is done in all, per second. The sleep is a fifth longer or shorter at random. */
-static double work_and_sleep(void **state, uint64_t work_ns, uint64_t sleep_ns, unsigned quota)
+static double work_and_sleep(uint64_t work_ns, uint64_t sleep_ns, unsigned quota)
 {
 	uint64_t from_ns, busy_ns, took_ns;
 
-	begin(state, quota);
+	begin(quota);
 	random_state = 1;
 	from_ns = time_ns + NS_PER_S;
 	for (busy_ns = 0; time_ns < from_ns + WORKED_NS;) {
@@ -146,8 +146,8 @@ UNIT_TEST(test_work_and_sleep)
 		for (unsigned j = 0; j < 3; j++) {
 			uint64_t work_ns = work_ms[i] * MS;
 			uint64_t sleep_ns = work_ns * 100 / (quotas[j] - 1) - work_ns;
-			double bare = work_and_sleep(state, work_ns, sleep_ns, 0);
-			double got = work_and_sleep(state, work_ns, sleep_ns, quotas[j]);
+			double bare = work_and_sleep(work_ns, sleep_ns, 0);
+			double got = work_and_sleep(work_ns, sleep_ns, quotas[j]);
 
 			harness_note("work of %u ms, quota %u: wants %.1f %%, gets %.3f of it",
 				     (unsigned)work_ms[i], quotas[j], 100 * bare, got / bare);
@@ -209,11 +209,11 @@ static void judge(const struct load *load, unsigned quota, bool paused, unsigned
 }
 
 /* From its first launch, whose cost is not known yet, or from when it is and the bucket is full. */
-static void load_fully(void **state, const struct load *load, unsigned quota, bool paused)
+static void load_fully(const struct load *load, unsigned quota, bool paused)
 {
 	unsigned turn = 0;
 
-	begin(state, quota);
+	begin(quota);
 	if (paused) {
 		load_for_a_second(load, &turn);
 		synchronise_stream(0);
@@ -242,7 +242,7 @@ UNIT_TEST(test_full_load)
 
 	for (size_t i = 0; i < sizeof(loads) / sizeof(*loads); i++)
 		for (unsigned j = 0; j < 3; j++) {
-			load_fully(state, &loads[i], quotas[j], false);
-			load_fully(state, &loads[i], quotas[j], true);
+			load_fully(&loads[i], quotas[j], false);
+			load_fully(&loads[i], quotas[j], true);
 		}
 }

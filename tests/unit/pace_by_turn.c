@@ -36,7 +36,6 @@ struct case_of {
 	uint64_t from_ns, until_ns;
 };
 
-static struct place *place;
 static const struct case_of *played;
 static unsigned peers; /* as the tenants have it */
 
@@ -55,14 +54,14 @@ static void join(const struct tenant *tenant)
 	struct pace_quota quotas[VGPU_DEVICES_MAX];
 	static char path[128]; /* the region keeps it */
 
-	snprintf(path, sizeof(path), "%s/region.%u", place->dir, slice_of(self));
+	snprintf(path, sizeof(path), "%s/region.%u", here.dir, slice_of(self));
 	MUST(open_claimed(path, &setup, &region) == 0);
 	region.file->hami.sm_limit[0] = region.file->hami.sm_limit[1] = tenant->quota;
 	region.file->turn[0].cores_most = region.file->turn[1].cores_most = tenant->most;
 	for (int i = 0; i < VGPU_DEVICES_MAX; i++)
 		quotas[i] = (struct pace_quota){.index = i < DEVICES ? i : -1};
 	pace_forget();
-	pace_set_turns(tenant->is_blind ? "" : place->dir, "");
+	pace_set_turns(tenant->is_blind ? "" : here.dir, "");
 	pace_attach(&region, quotas, PACE_RULE_SWITCH, &fake_driver);
 }
 
@@ -149,15 +148,14 @@ static void remove_files(void)
 	char path[128];
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
-		snprintf(path, sizeof(path), "%s/%s", place->dir, names[i]);
+		snprintf(path, sizeof(path), "%s/%s", here.dir, names[i]);
 		unlink(path);
 	}
 }
 
 /* What the slices got, percent. */
-static void play(void **state, const struct case_of *which, double ret_share[2])
+static void play(const struct case_of *which, double ret_share[2])
 {
-	place = *state;
 	played = which;
 	peers = which->tenants[0].peers;
 	results = shared_memory(PROCESSES_MAX * sizeof(*results));
@@ -191,7 +189,7 @@ UNIT_TEST(test_quotas)
 			4 * NS_PER_S};
 		double share[2];
 
-		play(state, &both, share);
+		play(&both, share);
 		assert_share("30 beside 60", share[0], 30, 1, 1);
 		assert_share("60 beside 30", share[1], 60, 2, 1);
 	}
@@ -203,7 +201,7 @@ UNIT_TEST(test_unlike)
 		{{.quota = 30, .ns = 50000}, {.quota = 60, .ns = 20 * MS}}, NS_PER_S, 4 * NS_PER_S};
 	double share[2];
 
-	play(state, &both, share);
+	play(&both, share);
 	assert_share("50 us beside 20 ms", share[0], 30, 2, 1);
 	assert_share("20 ms beside 50 us", share[1], 60, 2, 1);
 }
@@ -217,7 +215,7 @@ UNIT_TEST(test_rest)
 			4 * NS_PER_S};
 		double share[2];
 
-		play(state, &both, share);
+		play(&both, share);
 		assert_share("30", share[0], 30, 1, 1);
 		assert_share("no quota", share[1], 70, 3, 1);
 	}
@@ -240,7 +238,7 @@ UNIT_TEST(test_processes)
 		const struct case_of both = {{tenant, tenant}, NS_PER_S, 4 * NS_PER_S};
 		double share[2];
 
-		play(state, &both, share);
+		play(&both, share);
 		assert_share("the first slice", share[0], cases[i].quota, 1.5, 1);
 		assert_share("the second slice", share[1], cases[i].quota, 1.5, 1);
 	}
@@ -269,7 +267,7 @@ UNIT_TEST(test_comes_and_goes)
 					     parts[i].until_ns};
 		double share[2];
 
-		play(state, &both, share);
+		play(&both, share);
 		assert_share("60, sometimes alone", share[0], 60, 2, 2);
 		if (parts[i].is_alone)
 			assert_int_equal(results[0].paid_ns, 0);
@@ -286,7 +284,7 @@ UNIT_TEST(test_host_pauses)
 		4 * NS_PER_S};
 	double share[2];
 
-	play(state, &both, share);
+	play(&both, share);
 	assert_share("60 beside one that pauses", share[0], 60, 1.5, 1);
 	assert_share("30 with pauses", share[1], 30, 1, 1);
 }
@@ -338,7 +336,6 @@ static void leave(void *arg)
 /* A process that exits gives its turn and its seat up; a launch after that goes all the same. */
 UNIT_TEST(test_exit)
 {
-	place = *state;
 	many_play(1, leave, NULL);
 	munmap(shared, sizeof(*shared));
 	remove_files();
@@ -347,14 +344,14 @@ UNIT_TEST(test_exit)
 /* -- what nobody else wants ------------------------------------------------------------------- */
 
 /* What a slice with two figures gets beside another, of kernels of that length. */
-static double elastic(void **state, const struct tenant *tenant, const struct tenant *other,
-		      uint64_t ns, double *ret_other)
+static double elastic(const struct tenant *tenant, const struct tenant *other, uint64_t ns,
+		      double *ret_other)
 {
 	struct case_of both = {{*tenant, *other}, NS_PER_S, 4 * NS_PER_S};
 	double share[2];
 
 	both.tenants[0].ns = both.tenants[1].ns = ns;
-	play(state, &both, share);
+	play(&both, share);
 	*ret_other = share[1];
 	return share[0];
 }
@@ -367,10 +364,9 @@ UNIT_TEST(test_elastic_alone)
 	double other;
 
 	for (size_t i = 0; i < LENGTHS; i++) {
-		assert_share("30-100 alone", elastic(state, &to_100, &nobody, lengths[i], &other),
-			     100, 1, 1);
-		assert_share("30-60 alone", elastic(state, &to_60, &nobody, lengths[i], &other), 60,
-			     1, 1);
+		assert_share("30-100 alone", elastic(&to_100, &nobody, lengths[i], &other), 100, 1,
+			     1);
+		assert_share("30-60 alone", elastic(&to_60, &nobody, lengths[i], &other), 60, 1, 1);
 	}
 }
 
@@ -380,8 +376,7 @@ UNIT_TEST(test_elastic_blind)
 	const struct tenant to_100 = {.quota = 30, .most = 100, .is_blind = true};
 	double other;
 
-	assert_share("30-100 without turns", elastic(state, &to_100, &nobody, MS, &other), 30, 1,
-		     1);
+	assert_share("30-100 without turns", elastic(&to_100, &nobody, MS, &other), 30, 1, 1);
 }
 
 /* Beside one that always wants the device, it gets what it is assured, and what the other may not
@@ -404,8 +399,7 @@ UNIT_TEST(test_elastic_beside)
 	/* Not of 50 us, where a device that is busy all the time loses some with each turn. */
 	for (size_t i = 0; i < 2 * sizeof(cases) / sizeof(*cases); i++) {
 		size_t at = i / 2;
-		double share =
-			elastic(state, &tenant, &cases[at].other, lengths[1 + i % 2], &other);
+		double share = elastic(&tenant, &cases[at].other, lengths[1 + i % 2], &other);
 
 		assert_share("30-100 beside another", share, cases[at].share, 3, 3);
 		assert_share("the other", other, cases[at].other_share, 3, 2);
@@ -427,7 +421,7 @@ UNIT_TEST(test_elastic_late_hosts)
 						     .most = 100,
 						     .ring = 8,
 						     .late_one_in = late_one_in[i % 2]};
-		one = elastic(state, &tenants[0], &tenants[1], lengths[0], &other);
+		one = elastic(&tenants[0], &tenants[1], lengths[0], &other);
 		assert_share("both", one + other, i % 2 ? 99 : 96, 1, 1);
 		assert_share("one, of what both get", 100 * one / (one + other),
 			     100.0 * pairs[i / 2][0] / (pairs[i / 2][0] + pairs[i / 2][1]), 2, 2);
@@ -442,7 +436,7 @@ UNIT_TEST(test_limits_late_hosts)
 	for (unsigned i = 0; i < 2; i++) {
 		struct tenant one = {.quota = 30, .ring = 8, .late_one_in = late_one_in[i]};
 		struct tenant two = {.quota = 60, .ring = 8, .late_one_in = late_one_in[i]};
-		double other, share = elastic(state, &one, &two, lengths[0], &other);
+		double other, share = elastic(&one, &two, lengths[0], &other);
 
 		assert_share("30 beside 60", share, 30, 1, 1);
 		assert_share("60", other, 60, 1, 1);
@@ -455,7 +449,7 @@ UNIT_TEST(test_elastic_most)
 	const struct tenant tenant = {.quota = 30, .most = 60}, light = {.quota = 20};
 	double other;
 
-	assert_share("30-60 beside 20", elastic(state, &tenant, &light, MS, &other), 60, 2, 3);
+	assert_share("30-60 beside 20", elastic(&tenant, &light, MS, &other), 60, 2, 3);
 	assert_share("20", other, 20, 1, 1);
 }
 
@@ -474,10 +468,10 @@ UNIT_TEST(test_elastic_comes_and_goes)
 	};
 	double share[2];
 
-	play(state, &parts[0], share);
+	play(&parts[0], share);
 	assert_share("30-100 beside one that came", share[0], 30, 2, 4);
 	assert_share("one that came", share[1], 70, 5, 1);
-	play(state, &parts[1], share);
+	play(&parts[1], share);
 	assert_share("30-100 after one that went", share[0], 100, 2, 4);
 }
 
@@ -510,7 +504,6 @@ static void doubt(void *arg)
  * show what others want. */
 UNIT_TEST(test_elastic_doubts)
 {
-	place = *state;
 	many_play(1, doubt, NULL);
 	munmap(shared, sizeof(*shared));
 	remove_files();

@@ -411,19 +411,18 @@ static struct vgpu_region_bucket *bucket_of(int device)
 
 /* Attaches a process to a slice with DEVICES devices. given: their quotas; region_pct: the
  * quota in the region. */
-UNUSED static void joined_with(void **state, const struct pace_quota *given, unsigned region_pct,
+UNUSED static void joined_with(const struct pace_quota *given, unsigned region_pct,
 			       enum pace_rule rule)
 {
-	struct place *place = *state;
 	struct region_setup setup = setup_from(0, DEVICES, GIB);
 	struct pace_quota quotas[VGPU_DEVICES_MAX];
 
 	memset(&fake, 0, sizeof(fake));
 	fake.no_fences = refuse_fences;
 	context_a.gone = context_b.gone = false;
-	unlink(place->path);
+	unlink(here.path);
 	region = (struct region)REGION_CLOSED;
-	assert_int_equal(open_claimed(place->path, &setup, &region), 0);
+	assert_int_equal(open_claimed(here.path, &setup, &region), 0);
 	hami = &region.file->hami;
 	hami->sm_limit[0] = hami->sm_limit[1] = region_pct;
 	for (int i = 0; i < VGPU_DEVICES_MAX; i++) {
@@ -436,11 +435,11 @@ UNUSED static void joined_with(void **state, const struct pace_quota *given, uns
 }
 
 /* The same, with one quota for all devices. */
-UNUSED static void joined(void **state, unsigned cores_pct)
+UNUSED static void joined(unsigned cores_pct)
 {
 	const struct pace_quota quotas[DEVICES] = {{.index = 0}, {.index = 1}};
 
-	joined_with(state, quotas, cores_pct, PACE_RULE_SWITCH);
+	joined_with(quotas, cores_pct, PACE_RULE_SWITCH);
 }
 
 UNUSED static void left(void)

@@ -18,7 +18,7 @@ UNIT_TEST(test_gaps)
 		struct sums then = {.at_ns = 0};
 		double share;
 
-		joined(state, quota);
+		joined(quota);
 		fake.gap_ns = 1000;
 		end_ns = time_ns + 4 * NS_PER_S;
 		for (unsigned n = 0; time_ns < end_ns; n++) {
@@ -53,7 +53,7 @@ UNIT_TEST(test_copies_beside)
 		uint64_t done_ns[8] = {0}, end_ns, copy_ns = copies_ns[i / 3];
 		struct sums then = {.at_ns = 0};
 
-		joined(state, quota);
+		joined(quota);
 		end_ns = time_ns + 4 * NS_PER_S;
 		for (unsigned n = 0; time_ns < end_ns; n++) {
 			if (n % 40 == 0) /* a step, and what the next but one needs */
@@ -85,7 +85,7 @@ UNIT_TEST(test_unlike_between_waits)
 		struct sums then = {.at_ns = 0};
 		uint64_t end_ns;
 
-		joined(state, quotas_of_waits[i]);
+		joined(quotas_of_waits[i]);
 		end_ns = time_ns + 6 * NS_PER_S;
 		for (unsigned n = 0; time_ns < end_ns; n++) {
 			const struct kernel kernel = {.function = 1, .ns = lengths[n % 11]};
@@ -113,7 +113,7 @@ UNIT_TEST(test_no_longer_beside)
 	};
 	struct sums then;
 
-	joined(state, 80);
+	joined(80);
 	fake.concurrent = true;
 	share_of(kernels, 4, NS_PER_S);
 	for (unsigned n = 0; n < 10000; n++) {
@@ -142,7 +142,7 @@ UNIT_TEST(test_gaps_and_late_wakes)
 		uint64_t done_ns[16] = {0}, end_ns;
 		struct sums then = {.at_ns = 0};
 
-		joined(state, quota);
+		joined(quota);
 		fake.gap_ns = 2000;
 		end_ns = time_ns + 4 * NS_PER_S;
 		for (unsigned n = 0; time_ns < end_ns; n++) {
@@ -174,7 +174,7 @@ UNIT_TEST(test_slow_records)
 	uint64_t end_ns;
 
 	call_ns = 2500;
-	joined(state, 50);
+	joined(50);
 	fake.record_ns = 8000;
 	end_ns = time_ns + 2 * NS_PER_S;
 	for (unsigned n = 0; time_ns < end_ns; n++) {
@@ -205,7 +205,7 @@ UNIT_TEST(test_gaps_are_behind)
 		struct sums then = {.at_ns = 0};
 		double share;
 
-		joined(state, 99);
+		joined(99);
 		fake.gap_ns = 1000;
 		end_ns = time_ns + 5 * NS_PER_S;
 		for (unsigned step = 0; time_ns < end_ns; step++) {
@@ -234,7 +234,7 @@ UNIT_TEST(test_gaps_are_not_late)
 	const struct kernel kernel = {.function = 1, .ns = 8000};
 
 	call_ns = 2500;
-	joined(state, 99);
+	joined(99);
 	fake.gap_ns = 4000;
 	for (unsigned round = 0; round < 100; round++) {
 		uint64_t began_ns = time_ns;
@@ -262,7 +262,7 @@ UNIT_TEST(test_running_on_beside)
 	double share;
 
 	call_ns = 3000;
-	joined(state, 30);
+	joined(30);
 	fake.concurrent = true;
 	assert_int_equal(launch(&on_and_on), 0);
 	for (unsigned second = 0; second < 3; second++) {

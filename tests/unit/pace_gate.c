@@ -29,13 +29,12 @@ static void attach(struct region *to)
 	pace_attach(to, quotas, PACE_RULE_SWITCH, NULL);
 }
 
-static void joined(void **state)
+static void joined(void)
 {
-	struct place *place = *state;
 	struct region_setup setup = setup_of(GIB);
 
 	region = (struct region)REGION_CLOSED;
-	assert_int_equal(open_claimed(place->path, &setup, &region), 0);
+	assert_int_equal(open_claimed(here.path, &setup, &region), 0);
 	hami = &region.file->hami;
 	pace_forget();
 	attach(&region);
@@ -89,7 +88,7 @@ UNIT_TEST(test_of_no_slice)
 
 UNIT_TEST(test_open)
 {
-	joined(state);
+	joined();
 	assert_true(let_through() > LAUNCHES / 2);
 	assert_int_equal(PEEK(hami->recent_kernel), 2);
 	attach(&region); /* once more changes nothing */
@@ -102,7 +101,7 @@ UNIT_TEST(test_looks)
 {
 	unsigned unseen = 0;
 
-	joined(state);
+	joined();
 	for (int i = 0; i < LAUNCHES; i++) {
 		unseen = pace_is_open() ? unseen + 1 : 0;
 		assert_true(unseen < 64);
@@ -116,7 +115,7 @@ UNIT_TEST(test_counted_down)
 {
 	static const int32_t counts[] = {1, 0, 3, INT32_MAX};
 
-	joined(state);
+	joined();
 	assert_int_equal(launch(), 0);
 	for (size_t i = 0; i < sizeof(counts) / sizeof(*counts); i++) {
 		POKE(hami->recent_kernel, counts[i]);
@@ -131,7 +130,7 @@ UNIT_TEST(test_blocked)
 {
 	static const int32_t blocks[] = {-1, -2, INT32_MIN};
 
-	joined(state);
+	joined();
 	for (size_t i = 0; i < sizeof(blocks) / sizeof(*blocks); i++) {
 		assert_int_equal(launch(), 0);
 		POKE(hami->recent_kernel, blocks[i]);
@@ -150,7 +149,7 @@ UNIT_TEST(test_suspended)
 {
 	int64_t now;
 
-	joined(state);
+	joined();
 	assert_int_equal(launch(), 0);
 	POKE(*own_status(), VGPU_SLOT_SUSPENDED);
 	POKE(hami->recent_kernel, 1);
@@ -173,7 +172,7 @@ UNIT_TEST(test_suspended)
 /* Other slots' status is not ours. */
 UNIT_TEST(test_others_suspended)
 {
-	joined(state);
+	joined();
 	assert_int_equal(launch(), 0);
 	POKE(hami->slots[region.slot + 1].status, VGPU_SLOT_SUSPENDED);
 	assert_true(let_through() > LAUNCHES / 2);
@@ -207,7 +206,7 @@ UNIT_TEST(test_time)
 {
 	static const uint64_t pauses[] = {0, 2 * NS_PER_MS, 300 * NS_PER_MS};
 
-	joined(state);
+	joined();
 	for (size_t i = 0; i < sizeof(pauses) / sizeof(*pauses); i++) {
 		pace_waited(); /* the pace changes */
 		POKE(hami->last_kernel_time, 0);
@@ -220,7 +219,7 @@ UNIT_TEST(test_time)
 /* The first launch after a wait for work is shown. */
 UNIT_TEST(test_time_after_waiting)
 {
-	joined(state);
+	joined();
 	launch_for(NS_PER_S / 10, 0); /* so that looks are rare */
 	POKE(hami->last_kernel_time, 0);
 	sys_sleep_ns(NS_PER_S / 2);
@@ -278,7 +277,7 @@ UNIT_TEST(test_waits)
 {
 	struct waiter a, b;
 
-	joined(state);
+	joined();
 	POKE(*own_status(), VGPU_SLOT_SUSPENDED);
 	begin_wait(&a);
 	begin_wait(&b);
@@ -320,16 +319,15 @@ UNIT_TEST(test_lost)
 {
 	static void (*const ways[])(const char *) = {deleted, truncated, written_over};
 	static const int errors[] = {-ESTALE, -EUCLEAN, -EUCLEAN};
-	struct place *place = *state;
 	struct waiter waiter;
 
 	for (size_t i = 0; i < sizeof(ways) / sizeof(*ways); i++) {
-		unlink(place->path);
-		joined(state);
+		unlink(here.path);
+		joined();
 		POKE(hami->recent_kernel, -1);
 		begin_wait(&waiter);
 		still_waits(&waiter);
-		ways[i](place->path);
+		ways[i](here.path);
 		ends(&waiter, errors[i]);
 		for (int n = 0; n < LAUNCHES; n++)
 			assert_int_equal(launch(), errors[i]);
@@ -341,12 +339,11 @@ UNIT_TEST(test_lost)
 /* One that launches fast, and never waits, is told as well. */
 UNIT_TEST(test_lost_while_open)
 {
-	struct place *place = *state;
 	uint64_t end = clock_now_ns() + PATIENT;
 
-	joined(state);
+	joined();
 	launch_for(NS_PER_S / 10, 0);
-	deleted(place->path);
+	deleted(here.path);
 	while (launch() == 0)
 		assert_true(clock_now_ns() < end);
 	assert_int_equal(launch(), -ESTALE);
@@ -357,13 +354,12 @@ UNIT_TEST(test_lost_while_open)
 
 UNIT_TEST(test_onlooker)
 {
-	struct place *place = *state;
 	struct region view = REGION_CLOSED;
 	struct fault fault;
 
-	joined(state);
+	joined();
 	pace_forget();
-	assert_int_equal(region_view(place->path, &view, &fault), 0);
+	assert_int_equal(region_view(here.path, &view, &fault), 0);
 	attach(&view);
 	POKE(hami->recent_kernel, -1);
 	assert_true(let_through() > LAUNCHES / 2);
@@ -384,7 +380,7 @@ static void in_child(void *arg)
 
 UNIT_TEST(test_forked)
 {
-	joined(state);
+	joined();
 	assert_int_equal(launch(), 0);
 	POKE(hami->recent_kernel, -1);
 	assert_int_equal(reap_status(spawn(in_child, NULL)), 0);

@@ -79,14 +79,12 @@ static unsigned own_members(void)
 	return count;
 }
 
-static void begin(void **state)
+static void begin(void)
 {
-	const struct place *place = *state;
-
-	snprintf(dir, sizeof(dir), "%s/gangs", place->dir);
+	snprintf(dir, sizeof(dir), "%s/gangs", here.dir);
 	snprintf(path, sizeof(path), "%s/train", dir);
 	mkdir(dir, 0700);
-	joined(state, 50);
+	joined(50);
 	pace_set_named_gang(path);
 }
 
@@ -104,7 +102,7 @@ UNIT_TEST(test_two_slices)
 {
 	uint64_t began_ns, charged;
 
-	begin(state);
+	begin();
 	other_joins();
 	launch_on(0, 300 * NS_PER_US);
 	assert_int_equal(gang_members(others_gang()), 2);
@@ -131,7 +129,7 @@ UNIT_TEST(test_dead_member)
 	struct kernel kernel = {.function = 7, .ns = 100 * NS_PER_US};
 	uint64_t used_ns;
 
-	begin(state);
+	begin();
 	other_joins();
 	launch_for(NS_PER_S);
 	other_dies();
@@ -148,7 +146,7 @@ UNIT_TEST(test_dead_member)
  * a second of its cause being mended the gang is joined. */
 UNIT_TEST(test_no_directory)
 {
-	begin(state);
+	begin();
 	rmdir(dir);
 	launch_on(0, 300 * NS_PER_US);
 	launch_on(1, 300 * NS_PER_US);
@@ -173,7 +171,7 @@ UNIT_TEST(test_full)
 	struct fault fault;
 	uint32_t owner;
 
-	begin(state);
+	begin();
 	other_joins();
 	while (gang_file_claim(&other, &owner, &fault) >= 0)
 		;
@@ -193,7 +191,7 @@ UNIT_TEST(test_full)
 /* A file that is deleted, or truncated, is made once more, and the process is in the new one. */
 UNIT_TEST(test_lost)
 {
-	begin(state);
+	begin();
 	for (unsigned i = 0; i < 2; i++) {
 		launch_for(100 * MS);
 		if (i)
@@ -214,7 +212,7 @@ UNIT_TEST(test_changes)
 {
 	char second[192];
 
-	begin(state);
+	begin();
 	launch_for(100 * MS);
 	other_joins();
 	assert_int_equal(gang_members(others_gang()), 2);
@@ -253,7 +251,7 @@ UNIT_TEST(test_two_gangs)
 	struct region second = REGION_CLOSED;
 	struct fault fault;
 
-	begin(state);
+	begin();
 	assert_int_equal(region_open(region.path, NULL, &second, &fault), 0);
 	assert_int_equal(region_claim(&second, &fault), 0);
 	second.file->own.slots[second.slot].joint_gang = 99;

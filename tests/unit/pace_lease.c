@@ -39,7 +39,7 @@ UNIT_TEST(test_most_are_leased)
 {
 	struct sums then;
 
-	joined_and_known(state, 99);
+	joined_and_known(99);
 	then = sums_now();
 	for (unsigned i = 0; i < 20000; i++)
 		launch(&short_one);
@@ -63,7 +63,7 @@ static unsigned leased_at(uint64_t apart_ns, unsigned launches, int64_t level_ns
 /* What comes now and then asks; a thousand times a second, where measuring is relaxed. */
 UNIT_TEST(test_rare)
 {
-	joined_and_known(state, 99);
+	joined_and_known(99);
 	assert_in_range(leased_at(40000, 1000, METER_CREDIT_NS / 2), 0, 2);
 	assert_true(leased_at(40000, 1000, METER_CREDIT_NS * 3 / 2) > 900);
 	assert_in_range(leased_at(200000, 1000, METER_CREDIT_NS * 3 / 2), 900,
@@ -76,7 +76,7 @@ UNIT_TEST(test_rare)
  * program that waits for its work again and again. */
 UNIT_TEST(test_relaxed)
 {
-	joined_and_known(state, 99);
+	joined_and_known(99);
 	for (unsigned i = 0; i < 1000; i++) {
 		for (unsigned n = 0; n < 50; n++) {
 			launch(&short_one);
@@ -126,7 +126,7 @@ static unsigned leased_in_a_row(uint64_t ns, unsigned empty_at)
  * the bucket is emptied meanwhile. */
 UNIT_TEST(test_goes_on)
 {
-	joined_and_known(state, 99);
+	joined_and_known(99);
 	assert_in_range(leased_in_a_row(SHORT_NS, 0), 128, 128);
 	assert_in_range(leased_in_a_row(SHORT_NS, UINT_MAX), 3 * 128, 3 * 128);
 	assert_in_range(leased_in_a_row(30000, UINT_MAX), 3 * 10, 3 * 17);
@@ -142,7 +142,7 @@ UNIT_TEST(test_for_whom)
 	const struct pace_work own_default = {
 		.stream = &fake.streams[0][0], .per_thread = true, .what = of_short};
 
-	joined_and_known(state, 99);
+	joined_and_known(99);
 	for (unsigned i = 0; i < 2000; i++)
 		launch(&long_one);
 	until_leased();
@@ -183,7 +183,7 @@ static uint64_t longest_of(unsigned launches, int64_t level_ns)
  */
 UNIT_TEST(test_seniority)
 {
-	joined_and_known(state, 99);
+	joined_and_known(99);
 	for (unsigned i = 0; i < 30; i++) {
 		launch(&(struct kernel){.function = 2, .ns = 480000});
 		launch(&(struct kernel){.function = 3, .ns = 240000});
@@ -201,7 +201,7 @@ UNIT_TEST(test_seniority)
 /* The monitor's words hold at the next launch. */
 UNIT_TEST(test_words)
 {
-	joined_and_known(state, 99);
+	joined_and_known(99);
 	until_leased();
 	hami->recent_kernel = -1;
 	assert_false(is_leased(&of_short));
@@ -221,7 +221,7 @@ UNIT_TEST(test_words)
 /* Who has waited for work asks. */
 UNIT_TEST(test_waited)
 {
-	joined_and_known(state, 99);
+	joined_and_known(99);
 	until_leased();
 	pace_waited();
 	assert_false(is_leased(&of_short));
@@ -234,7 +234,7 @@ UNIT_TEST(test_shut)
 	const struct kernel long_one = {.function = 2, .ns = MS};
 	int64_t charged;
 
-	joined_and_known(state, 99);
+	joined_and_known(99);
 	for (unsigned i = 0; i < 20; i++)
 		launch(&long_one);
 	pass(100 * MS);
@@ -259,7 +259,7 @@ UNIT_TEST(test_stuck)
 {
 	const struct kernel endless = {.function = 5, .ns = 100 * NS_PER_S, .stream = 1};
 
-	joined_and_known(state, 99);
+	joined_and_known(99);
 	fake.concurrent = true;
 	launch(&endless);
 	for (unsigned i = 0; i < 40; i++)
@@ -277,7 +277,7 @@ UNIT_TEST(test_old)
 {
 	static const struct kernel other = {.function = 2, .ns = MS};
 
-	joined_and_known(state, 50);
+	joined_and_known(50);
 	until_leased();
 	while (!is_leased(&of_short))
 		launch(&short_one);
@@ -290,7 +290,7 @@ UNIT_TEST(test_old)
 /* A forked child has none, and returns none. */
 UNIT_TEST(test_forgotten)
 {
-	joined_and_known(state, 99);
+	joined_and_known(99);
 	until_leased();
 	pace_forget();
 	assert_false(pace_has_lease());

@@ -9,9 +9,9 @@
 static const struct kernel short_one = {.function = 1, .ns = SHORT_NS};
 
 /* Joins, and launches the short kernel until its cost is known. */
-static void joined_and_known(void **state, unsigned cores_pct)
+static void joined_and_known(unsigned cores_pct)
 {
-	joined(state, cores_pct);
+	joined(cores_pct);
 	for (unsigned i = 0; i < 20000; i++)
 		launch(&short_one);
 	fake.leased = 0;

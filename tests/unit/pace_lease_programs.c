@@ -16,7 +16,7 @@ UNIT_TEST(test_shares)
 			for (unsigned i = 0; i < kinds; i++)
 				kernels[i] = (struct kernel){.function = 1 + i,
 							     .ns = 1500 + (uint64_t)i * i * 400};
-			joined(state, quotas[q]);
+			joined(quotas[q]);
 			share_of(kernels, kinds, NS_PER_S);
 			fake.leased = 0;
 			share = share_of(kernels, kinds, 2 * NS_PER_S);
@@ -34,7 +34,7 @@ UNIT_TEST(test_wants_more)
 	const struct kernel kernel = {.function = 1, .ns = 5000};
 	struct sums then;
 
-	joined(state, 80);
+	joined(80);
 	for (unsigned part = 0; part < 2; part++) {
 		then = sums_now();
 		for (uint64_t due_ns = time_ns; time_ns < then.at_ns + NS_PER_S;) {
@@ -64,7 +64,7 @@ UNIT_TEST(test_pauses)
 		struct sums then = {.at_ns = 0};
 		double charged;
 
-		joined(state, want < 50 ? 50 : 90);
+		joined(want < 50 ? 50 : 90);
 		due_ns = time_ns;
 		for (uint64_t end_ns = time_ns + NS_PER_S; time_ns < end_ns;) {
 			for (unsigned n = 0; n < burst; n++)
@@ -89,7 +89,7 @@ UNIT_TEST(test_streams_in_turns)
 	const struct kernel others[] = {short_one, {.function = 1, .ns = SHORT_NS, .stream = 1}};
 	unsigned turn = 0;
 
-	joined_and_known(state, 99);
+	joined_and_known(99);
 	while (turn < 100) /* until an asking one was of the other stream */
 		launch_each(others, 2, &turn);
 	fake.leased = 0;
@@ -117,7 +117,7 @@ UNIT_TEST(test_all_are_sampled)
 		for (unsigned i = 0; i < kinds; i++)
 			kernels[i] = (struct kernel){.function = 1 + i,
 						     .ns = how == 2 && !i ? 50000 : SHORT_NS};
-		joined(state, 99);
+		joined(99);
 		while (time_ns < then_ns && samples_of(1) < 50) {
 			for (unsigned i = 0; i < kinds; i++)
 				launch(&kernels[i]);
@@ -147,7 +147,7 @@ UNIT_TEST(test_grown_beside_others)
 	struct sums then;
 	unsigned turn = 0;
 
-	joined(state, 60);
+	joined(60);
 	fake.neighbour_works = true;
 	for (unsigned ten = 1; ten <= 10; ten += 9) {
 		for (unsigned i = 1; i < 4; i++)
@@ -166,7 +166,7 @@ UNIT_TEST(test_hundredfold)
 {
 	struct kernel kernel = {.function = 1, .ns = 600};
 
-	joined(state, 50);
+	joined(50);
 	for (unsigned i = 0; i < 100000; i++)
 		launch(&kernel);
 	kernel.ns *= 100;
@@ -183,7 +183,7 @@ UNIT_TEST(test_trimmed)
 	const struct kernel tiny = {.function = 1, .ns = 600};
 	int64_t charged, corrected;
 
-	joined(state, 50);
+	joined(50);
 	share_of(&tiny, 1, NS_PER_S);
 	charged = bucket_of(0)->charged;
 	corrected = bucket_of(0)->corrected;

@@ -21,7 +21,7 @@ UNIT_TEST(test_threads_end)
 		struct sums then;
 		uint64_t end_ns;
 
-		joined_and_known(state, 50);
+		joined_and_known(50);
 		then = sums_now();
 		for (end_ns = time_ns + NS_PER_S; time_ns < end_ns;) {
 			pthread_t thread;
@@ -56,7 +56,7 @@ UNIT_TEST(test_threads_end_relaxed)
 		struct sums then;
 		uint64_t end_ns;
 
-		joined_and_known(state, 70);
+		joined_and_known(70);
 		pass(10 * MS); /* the bucket is full */
 		then = sums_now();
 		for (end_ns = time_ns + NS_PER_S; time_ns < end_ns;) {
@@ -122,7 +122,7 @@ UNIT_TEST(test_threads_in_turns)
 {
 	struct sums then;
 
-	joined_and_known(state, 75);
+	joined_and_known(75);
 	in_turns_for(NS_PER_S / 10);
 	then = sums_now();
 	in_turns_for(NS_PER_S / 5);

@@ -5,9 +5,9 @@
 static struct vgpu_region_gang *words;
 
 /* One process with a device each of the gang, at that quota. */
-static void begin(void **state, unsigned pct)
+static void begin(unsigned pct)
 {
-	joined(state, pct);
+	joined(pct);
 	pace_set_gang(PACE_GANG_FOUND);
 	words = &region.file->own.gang;
 	pace_join_gang(0);
@@ -38,7 +38,7 @@ static void launch_on(int device, uint64_t ns)
 
 UNIT_TEST(test_members)
 {
-	begin(state, 50);
+	begin(50);
 	assert_int_equal(words->group.members, 2);
 	assert_int_equal(words->member[0].device, 0);
 	assert_int_equal(words->member[1].device, 1);
@@ -51,7 +51,7 @@ UNIT_TEST(test_members)
 
 UNIT_TEST(test_policy_says_no)
 {
-	joined(state, 50);
+	joined(50);
 	pace_set_gang(PACE_GANG_NO);
 	pace_join_gang(0);
 	launch_on(0, 10 * NS_PER_US);
@@ -62,7 +62,7 @@ UNIT_TEST(test_policy_says_no)
 
 UNIT_TEST(test_policy_says_yes)
 {
-	joined(state, 50);
+	joined(50);
 	pace_set_gang(PACE_GANG_YES);
 	launch_on(0, 10 * NS_PER_US);
 	launch_on(1, 10 * NS_PER_US);
@@ -78,7 +78,7 @@ UNIT_TEST(test_stalls_ask_nothing)
 	const struct pace_work work = {.context = &context_a, .stream = &fake.streams[0][0]};
 	uint64_t asked = 0;
 
-	joined(state, 50);
+	joined(50);
 	pace_set_gang(PACE_GANG_FOUND);
 	words = &region.file->own.gang;
 	for (unsigned i = 0; i < 1000; i++)
@@ -105,7 +105,7 @@ UNIT_TEST(test_seldom_asks)
 {
 	uint64_t calls, marks, launches = 2000;
 
-	begin(state, 90);
+	begin(90);
 	launch_on(1, 20 * NS_PER_US);
 	for (unsigned i = 0; i < 200; i++)
 		launch_on(0, 20 * NS_PER_US);
@@ -132,7 +132,7 @@ UNIT_TEST(test_seldom_measures)
 {
 	uint64_t calls, elapsed, launches = 2000;
 
-	begin(state, 90);
+	begin(90);
 	launch_on(1, 20 * NS_PER_US);
 	for (unsigned i = 0; i < 200; i++)
 		launch_on(0, 20 * NS_PER_US);
@@ -161,7 +161,7 @@ UNIT_TEST(test_one_member_is_no_gang)
 {
 	struct kernel kernel = kernel_on(0, 100 * NS_PER_US);
 
-	joined(state, 50);
+	joined(50);
 	words = &region.file->own.gang;
 	pace_join_gang(0);
 	assert_share("a member alone", share_of(&kernel, 1, NS_PER_S), 50, 1, 1);
@@ -181,7 +181,7 @@ UNIT_TEST(test_gang_begins_during_a_wait)
 	struct kernel kernel = kernel_on(0, 100 * NS_PER_US);
 	uint64_t began_ns;
 
-	joined(state, 10);
+	joined(10);
 	pace_join_gang(0);
 	for (unsigned i = 0; i < 10; i++)
 		assert_int_equal(launch(&kernel), 0);
@@ -200,7 +200,7 @@ UNIT_TEST(test_always_busy)
 	for (unsigned i = 0; i < 4; i++) {
 		uint64_t began_ns;
 
-		begin(state, quotas[i]);
+		begin(quotas[i]);
 		began_ns = time_ns;
 		while (time_ns - began_ns < 10 * NS_PER_S) {
 			launch_on(0, 300 * NS_PER_US);
@@ -214,11 +214,11 @@ UNIT_TEST(test_always_busy)
 }
 
 /* Hosts that pause between launches: what a device did not do is not charged. */
-static void run_pausing(void **state, uint64_t kernel_ns, uint64_t pause_ns, bool waits)
+static void run_pausing(uint64_t kernel_ns, uint64_t pause_ns, bool waits)
 {
 	uint64_t began_ns;
 
-	begin(state, 99);
+	begin(99);
 	launch_on(0, kernel_ns);
 	launch_on(1, kernel_ns);
 	pace_will_wait(&context_a, true);
@@ -258,7 +258,7 @@ UNIT_TEST(test_pauses)
 	for (unsigned i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
 		double part;
 
-		run_pausing(state, rows[i].kernel_ns, rows[i].pause_ns, rows[i].waits);
+		run_pausing(rows[i].kernel_ns, rows[i].pause_ns, rows[i].waits);
 		part = (double)words->group.used_ns / (double)union_ns;
 		print_message("%u: charged %.3f of what was used\n", i, part);
 		assert_true(part > 0.98 && part < rows[i].most);
@@ -270,12 +270,12 @@ UNIT_TEST(test_pauses)
 
 /* For two seconds, a short kernel and so many others of long_ns, at once; then the host does
  * something else until pause_ns after the device is through, and waits for nothing. */
-static double charged_of_bursts(void **state, unsigned many, uint64_t long_ns, uint64_t pause_ns)
+static double charged_of_bursts(unsigned many, uint64_t long_ns, uint64_t pause_ns)
 {
 	uint64_t began_ns;
 	double part;
 
-	begin(state, 99);
+	begin(99);
 	launch_on(1, 1 * NS_PER_US);
 	launch_on(0, 1 * NS_PER_US);
 	pass(10 * MS);
@@ -304,21 +304,21 @@ UNIT_TEST(test_long_behind_short)
 					   2 * MS, 100 * MS};
 
 	for (unsigned i = 0; i < sizeof(long_ns) / sizeof(*long_ns); i++)
-		assert_true(charged_of_bursts(state, 1, long_ns[i], 20 * NS_PER_US) > 0.95);
+		assert_true(charged_of_bursts(1, long_ns[i], 20 * NS_PER_US) > 0.95);
 }
 
 /* Nor is a host that pauses charged for its pauses, but for the first one. */
 UNIT_TEST(test_bursts)
 {
-	assert_true(charged_of_bursts(state, 50, 20 * NS_PER_US, 2 * MS) < 1.1);
-	assert_true(charged_of_bursts(state, 500, 20 * NS_PER_US, 10 * MS) < 1.1);
+	assert_true(charged_of_bursts(50, 20 * NS_PER_US, 2 * MS) < 1.1);
+	assert_true(charged_of_bursts(500, 20 * NS_PER_US, 10 * MS) < 1.1);
 }
 
 /* A process that is stopped as it launches: what it launched last may have taken long, but it pays
  * for no more than TAIL_MOST_NS. */
 UNIT_TEST(test_stopped_as_it_launches)
 {
-	begin(state, 99);
+	begin(99);
 	launch_on(1, 1 * NS_PER_US);
 	launch_on(0, 1 * NS_PER_US);
 	launch_on(0, 1 * NS_PER_US);

@@ -4,9 +4,9 @@
 static struct vgpu_region_gang *words;
 
 /* One process with a device each of the gang, at that quota. */
-static void begin(void **state, unsigned pct)
+static void begin(unsigned pct)
 {
-	joined(state, pct);
+	joined(pct);
 	pace_set_gang(PACE_GANG_FOUND);
 	words = &region.file->own.gang;
 	pace_join_gang(0);
@@ -47,7 +47,7 @@ UNIT_TEST(test_pauses_are_no_credit)
 	static const uint64_t pauses_ms[] = {900, 1500, 2050, 5000};
 
 	for (unsigned i = 0; i < sizeof(pauses_ms) / sizeof(*pauses_ms); i++) {
-		begin(state, 10);
+		begin(10);
 		for (unsigned k = 0; k < 10; k++) {
 			launch_on(0, 100 * MS);
 			launch_on(1, 100 * MS);
@@ -63,11 +63,11 @@ UNIT_TEST(test_pauses_are_no_credit)
 
 /* A host that launches one kernel and waits for it. For which part of the time the device is busy,
  * in percent, between launches. */
-static double busy_with_waits(void **state, unsigned pct, uint64_t kernel_ns)
+static double busy_with_waits(unsigned pct, uint64_t kernel_ns)
 {
 	uint64_t began_ns, busy_ns;
 
-	begin(state, pct);
+	begin(pct);
 	began_ns = time_ns;
 	for (unsigned i = 0; i < 10; i++) {
 		launch_on(0, kernel_ns);
@@ -84,13 +84,13 @@ static double busy_with_waits(void **state, unsigned pct, uint64_t kernel_ns)
  * less than the most debt, and what the bucket gets meanwhile. */
 UNIT_TEST(test_long_waits)
 {
-	assert_share("300 ms", busy_with_waits(state, 10, 300 * MS), 10, 1, 1);
-	assert_share("300 ms", busy_with_waits(state, 50, 300 * MS), 50, 1, 1);
-	assert_share("900 ms", busy_with_waits(state, 50, 900 * MS), 50, 1, 1);
-	assert_share("900 ms", busy_with_waits(state, 80, 900 * MS), 80, 1, 1);
-	assert_share("2 s", busy_with_waits(state, 80, 2000 * MS), 80, 1, 1);
-	assert_true(busy_with_waits(state, 10, 2500 * MS) < 40);
-	assert_true(busy_with_waits(state, 10, 5000 * MS) < 60);
+	assert_share("300 ms", busy_with_waits(10, 300 * MS), 10, 1, 1);
+	assert_share("300 ms", busy_with_waits(50, 300 * MS), 50, 1, 1);
+	assert_share("900 ms", busy_with_waits(50, 900 * MS), 50, 1, 1);
+	assert_share("900 ms", busy_with_waits(80, 900 * MS), 80, 1, 1);
+	assert_share("2 s", busy_with_waits(80, 2000 * MS), 80, 1, 1);
+	assert_true(busy_with_waits(10, 2500 * MS) < 40);
+	assert_true(busy_with_waits(10, 5000 * MS) < 60);
 }
 
 /* A thread that looks while another gives the driver a launch does not take the device for idle. */
@@ -102,7 +102,7 @@ UNIT_TEST(test_looks_between)
 				 .what = {.function = 9, .shape = 1, .blocks = 1}};
 	struct pace_pass pass_through;
 
-	begin(state, 50);
+	begin(50);
 	for (unsigned i = 0; i < 2; i++) {
 		assert_int_equal(pace_enter(&pass_through, &work), 0);
 		pace_will_wait(&context_a, true);
@@ -125,7 +125,7 @@ UNIT_TEST(test_refused)
 				 .what = {.function = 9, .shape = 1, .blocks = 1}};
 	struct pace_pass pass_through;
 
-	begin(state, 50);
+	begin(50);
 	assert_int_equal(pace_enter(&pass_through, &work), 0);
 	pace_leave(&pass_through, &work, false);
 	pace_will_wait(&context_a, true);
@@ -147,7 +147,7 @@ static void launch_beside(void)
  * launch is made within the driver's call. */
 UNIT_TEST(test_kept_at_begin)
 {
-	begin(state, 50);
+	begin(50);
 	fake.record_ns = 1 * MS;
 	at_time(time_ns + MS / 2, launch_beside);
 	launch_on(0, 1 * MS);
@@ -164,7 +164,7 @@ UNIT_TEST(test_no_gang_any_more)
 {
 	struct kernel kernel = {.function = 7, .ns = 300 * NS_PER_US};
 
-	joined(state, 50);
+	joined(50);
 	pace_set_gang(PACE_GANG_FOUND);
 	words = &region.file->own.gang;
 	pace_join_gang(0);
@@ -182,14 +182,14 @@ UNIT_TEST(test_no_gang_any_more)
 
 /* A gang that has no entry left is not asked with each launch, so an entry that becomes free is
  * seen later. One line says that the gang is full. */
-static void find_full(void **state)
+static void find_full(void)
 {
 	uint32_t owner;
 
-	begin(state, 50);
+	begin(50);
 	owner = words->member[0].owner;
 	left();
-	joined(state, 50);
+	joined(50);
 	words = &region.file->own.gang;
 	words->group.members = VGPU_GANG_MEMBERS_MAX;
 	for (unsigned i = 0; i < VGPU_GANG_MEMBERS_MAX; i++) {
@@ -216,7 +216,7 @@ static void find_full(void **state)
 UNIT_TEST(test_full)
 {
 	for (unsigned processes = 0; processes < 2; processes++)
-		find_full(state);
+		find_full();
 }
 
 /* A device that leaves its gang, as the policy says, pays for what it has in flight, although
@@ -228,7 +228,7 @@ UNIT_TEST(test_leaves_with_work_in_flight)
 	for (unsigned i = 0; i < sizeof(kernels_ms) / sizeof(*kernels_ms); i++) {
 		uint64_t used_ns, ms = kernels_ms[i] < 3000 ? kernels_ms[i] : 3000;
 
-		begin(state, 50);
+		begin(50);
 		launch_on(1, 1 * NS_PER_US);
 		launch_on(0, kernels_ms[i] * MS);
 		pass(3 * NS_PER_S);
@@ -253,7 +253,7 @@ UNIT_TEST(test_lifted)
 {
 	uint64_t began_ns;
 
-	begin(state, 1);
+	begin(1);
 	launch_on(1, 1 * MS);
 	launch_on(0, 100 * MS);
 	wait_for_both();

@@ -20,7 +20,7 @@ UNIT_TEST(test_others_wait)
 	struct sums then;
 	pthread_t other;
 
-	joined(state, 50);
+	joined(50);
 	share_of(&kernel, 1, NS_PER_S / 4);
 	then = sums_now();
 	for (unsigned n = 0; n < 20000; n++) {
@@ -60,7 +60,7 @@ UNIT_TEST(test_copy_and_other)
 	pthread_t other;
 	uint64_t end_ns;
 
-	joined(state, 30);
+	joined(30);
 	fake.record_ns = RECORD_NS;
 	end_ns = time_ns + 3 * NS_PER_S;
 	while (time_ns < end_ns) {

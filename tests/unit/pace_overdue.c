@@ -22,7 +22,7 @@ UNIT_TEST(test_unknown_is_waited_for)
 		const struct kernel unknown = {.function = 5, .ns = lengths[i]};
 		const struct kernel *next = lengths[i] < PATIENT_NS ? &short_one : &unknown;
 
-		joined(state, 50);
+		joined(50);
 		assert_true(launch_timed(&unknown) < MS);
 		launch_timed(next);
 		assert_true(fake.done_ns[0] - next->ns >= lengths[i]);
@@ -40,7 +40,7 @@ UNIT_TEST(test_patience)
 	struct kernel others[] = {{.function = 1, .ns = 1000, .stream = 1},
 				  {.function = 2, .ns = 1000, .stream = 2}};
 
-	joined(state, 50);
+	joined(50);
 	fake.concurrent = true;
 	launch_timed(&endless);
 	assert_in_range(launch_timed(&others[0]), PATIENT_NS, PATIENT_NS + 2 * MS);
@@ -58,7 +58,7 @@ UNIT_TEST(test_patience_grows)
 {
 	uint64_t began_ns;
 
-	joined(state, 50);
+	joined(50);
 	began_ns = time_ns;
 	for (unsigned i = 0; i < 40; i++) {
 		const struct kernel unknown = {.function = 100 + i, .ns = 700 * MS};
@@ -77,7 +77,7 @@ UNIT_TEST(test_patience_shrinks)
 	struct kernel behind = {.function = 1, .ns = 1000, .stream = 1};
 	uint64_t waited_ns = 0;
 
-	joined(state, 50);
+	joined(50);
 	fake.concurrent = true;
 	for (unsigned i = 0; i < 6; i++) {
 		struct kernel waiting = {.function = 100 + i, .ns = 100 * NS_PER_S};
@@ -99,7 +99,7 @@ UNIT_TEST(test_waiting_is_no_cost)
 	struct kernel waiting = {.function = 7, .ns = 100 * NS_PER_S};
 	struct kernel behind = {.function = 1, .ns = 1000, .stream = 1};
 
-	joined(state, 50);
+	joined(50);
 	fake.concurrent = true;
 	for (unsigned i = 0; i < 20; i++) {
 		uint64_t waited_ns;
@@ -156,7 +156,7 @@ UNIT_TEST(test_tuner)
 		uint64_t ns = lengths[i / 5 % 3], began_ns, longest_ns;
 		double share;
 
-		joined(state, quota);
+		joined(quota);
 		began_ns = time_ns;
 		longest_ns = tune(100, behind, ns);
 		share = 100.0 * (double)fake.busy_ns[0] / (double)(time_ns - began_ns);
@@ -182,7 +182,7 @@ UNIT_TEST(test_wrongly_taken_to_wait)
 		uint64_t began_ns, busy_ns, longest_ns = 0;
 		double share;
 
-		joined(state, quota);
+		joined(quota);
 		launch_timed(&kernel);
 		assert_true(launch_timed(&behind) > MS);
 		synchronise(0);
@@ -212,7 +212,7 @@ UNIT_TEST(test_waiting_is_over)
 	struct kernel behind = {.function = 2, .ns = 1000, .stream = 1};
 	const struct kernel two[] = {short_one, {.function = 1, .ns = 50000, .stream = 2}};
 
-	joined(state, 50);
+	joined(50);
 	fake.concurrent = true;
 	for (unsigned i = 0; i < 5; i++) {
 		assert_int_equal(launch(&waiting), 0);
@@ -235,7 +235,7 @@ UNIT_TEST(test_late_is_waited_for)
 	struct kernel kernel = {.function = 1, .ns = 50000};
 	uint64_t began_ns, busy_ns;
 
-	joined(state, 50);
+	joined(50);
 	share_of(&kernel, 1, NS_PER_S);
 	began_ns = time_ns;
 	busy_ns = fake.busy_ns[0];
@@ -259,7 +259,7 @@ UNIT_TEST(test_wait_pays_for_all)
 				       {.function = 1, .ns = ns, .stream = 2}};
 		uint64_t began_ns;
 
-		joined(state, 80);
+		joined(80);
 		share_of(two, 2, NS_PER_S / 2);
 		two[0].ns *= 39;
 		began_ns = time_ns;
@@ -277,7 +277,7 @@ UNIT_TEST(test_nothing_stays_paid)
 	struct kernel kernel = {.function = 1, .ns = 50000};
 	int64_t level_ns;
 
-	joined(state, 50);
+	joined(50);
 	share_of(&kernel, 1, NS_PER_S);
 	synchronise(0);
 	level_ns = bucket_level(bucket_of(0));
@@ -315,7 +315,7 @@ static double share_of_mixture(uint64_t short_ns, uint64_t long_ns, unsigned unk
  */
 UNIT_TEST(test_unmeasured_is_held)
 {
-	joined(state, 30);
+	joined(30);
 	assert_share("unmeasured", share_of_mixture(2000, 1024000, 0), 30, 2, 2);
 	left();
 }
@@ -324,10 +324,10 @@ UNIT_TEST(test_unmeasured_is_held)
  * not given up. */
 UNIT_TEST(test_unknown_among_known)
 {
-	joined(state, 30);
+	joined(30);
 	assert_share("one in twenty", share_of_mixture(32000, 320000, 20), 30, 4, 1);
 	left();
-	joined(state, 80);
+	joined(80);
 	assert_share("one in a hundred", share_of_mixture(8000, 320000, 100), 80, 4, 2);
 	left();
 }
@@ -339,7 +339,7 @@ UNIT_TEST(test_unknown_behind_known)
 	const struct kernel unknown = {.function = 2, .ns = 3 * MS};
 	uint64_t end_ns;
 
-	joined(state, 50);
+	joined(50);
 	share_of(&known, 1, NS_PER_S);
 	synchronise(0);
 	pass(100 * MS);
@@ -360,7 +360,7 @@ UNIT_TEST(test_unmeasured_goes)
 	const struct kernel other = {.function = 1, .ns = 1000, .stream = 2};
 	uint64_t began_ns;
 
-	joined(state, 50);
+	joined(50);
 	fake.concurrent = true;
 	launch_timed(&other);
 	for (unsigned i = 0; i < 20; i++) {

@@ -7,13 +7,13 @@ static const unsigned quotas[] = {10, 30, 50, 80};
 #define QUOTAS (sizeof(quotas) / sizeof(*quotas))
 
 /* What is delivered of each quota, in five seconds after the first. */
-static void delivers(void **state, const char *what, const struct kernel *kernels, unsigned count,
-		     double less, double more)
+static void delivers(const char *what, const struct kernel *kernels, unsigned count, double less,
+		     double more)
 {
 	for (size_t q = 0; q < QUOTAS; q++) {
 		double share;
 
-		joined(state, quotas[q]);
+		joined(quotas[q]);
 		share_of(kernels, count, NS_PER_S);
 		share = share_of(kernels, count, 5 * NS_PER_S);
 		harness_note("%s: %.2f of %u", what, share, quotas[q]);
@@ -29,7 +29,7 @@ UNIT_TEST(test_lengths)
 	for (size_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++) {
 		const struct kernel kernel = {.function = 1, .ns = lengths[i]};
 
-		delivers(state, "one length", &kernel, 1, 3, 2);
+		delivers("one length", &kernel, 1, 3, 2);
 	}
 }
 
@@ -42,7 +42,7 @@ UNIT_TEST(test_at_first)
 		for (size_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++) {
 			const struct kernel kernel = {.function = 1, .ns = lengths[i]};
 
-			joined(state, quotas[q]);
+			joined(quotas[q]);
 			assert_share("at first", share_of(&kernel, 1, NS_PER_S), quotas[q], 5, 3);
 			left();
 		}
@@ -54,7 +54,7 @@ UNIT_TEST(test_many_kernels)
 
 	for (unsigned i = 0; i < 40; i++)
 		kernels[i] = (struct kernel){.function = 1 + i, .ns = 2000 + i * i * 700};
-	delivers(state, "many kernels", kernels, 40, 4, 2);
+	delivers("many kernels", kernels, 40, 4, 2);
 }
 
 /* Under one key: nothing tells them apart beforehand. None takes exactly as long each time, as on a
@@ -70,7 +70,7 @@ UNIT_TEST(test_mixed_lengths)
 		kernels[i] = (struct kernel){
 			.function = 1, .ns = lengths[i % 7] * (990 + (seed >> 33) % 20) / 1000};
 	}
-	delivers(state, "mixed", kernels, 7 * 41, 4, 1);
+	delivers("mixed", kernels, 7 * 41, 4, 1);
 }
 
 UNIT_TEST(test_random_lengths)
@@ -84,7 +84,7 @@ UNIT_TEST(test_random_lengths)
 					     .ns = 5000 +
 						   (seed >> 33) % (1u << (8 + (seed >> 50) % 14))};
 	}
-	delivers(state, "random", kernels, 977, 1, 1);
+	delivers("random", kernels, 977, 1, 1);
 }
 
 /* Ten times as long as it was, and back, several times. */
@@ -97,7 +97,7 @@ UNIT_TEST(test_tenfold)
 			uint64_t began_ns, busy_ns;
 			double share;
 
-			joined(state, quotas[q]);
+			joined(quotas[q]);
 			share_of(&(struct kernel){.function = 1, .ns = shortest[s]}, 1, NS_PER_S);
 			began_ns = time_ns;
 			busy_ns = fake.busy_ns[0];
@@ -119,7 +119,7 @@ UNIT_TEST(test_tenfold)
 
 /* -- several streams -------------------------------------------------------------------------- */
 
-static void in_turns(void **state, double less)
+static void in_turns(double less)
 {
 	static const struct kernel kernels[] = {
 		{.function = 1, .ns = 200000},
@@ -128,17 +128,17 @@ static void in_turns(void **state, double less)
 		{.function = 3, .ns = 50000, .stream = 3},
 	};
 
-	delivers(state, "two streams", kernels, 2, 1, 1);
-	delivers(state, "four streams", kernels, 4, less, 1);
+	delivers("two streams", kernels, 2, 1, 1);
+	delivers("four streams", kernels, 4, less, 1);
 }
 
 UNIT_TEST(test_streams_in_turns)
 {
-	in_turns(state, 1);
+	in_turns(1);
 }
 
 /* Each kernel has some of the device, which is busy with any of them. */
-static void beside(void **state, unsigned streams, uint64_t ns, double off)
+static void beside(unsigned streams, uint64_t ns, double off)
 {
 	struct kernel kernels[STREAMS];
 
@@ -147,7 +147,7 @@ static void beside(void **state, unsigned streams, uint64_t ns, double off)
 	for (size_t q = 0; q < QUOTAS; q++) {
 		double share;
 
-		joined(state, quotas[q]);
+		joined(quotas[q]);
 		fake.concurrent = true;
 		share_of(kernels, streams, NS_PER_S);
 		share = share_of(kernels, streams, 5 * NS_PER_S);
@@ -161,9 +161,9 @@ static void beside(void **state, unsigned streams, uint64_t ns, double off)
 
 UNIT_TEST(test_streams_beside)
 {
-	beside(state, 2, 500000, 0.01);
-	beside(state, 4, 500000, 0.01);
-	beside(state, 4, 5 * MS, 0.01);
+	beside(2, 500000, 0.01);
+	beside(4, 500000, 0.01);
+	beside(4, 5 * MS, 0.01);
 }
 
 /* Where only one stream can be measured at a time, no window may ever be full, and one ends with
@@ -171,10 +171,10 @@ UNIT_TEST(test_streams_beside)
 UNIT_TEST(test_streams_without_fences)
 {
 	refuse_fences = true;
-	in_turns(state, 15);
-	beside(state, 2, 500000, 0.1);
-	beside(state, 4, 500000, 0.1);
-	beside(state, 4, 5 * MS, 0.1);
+	in_turns(15);
+	beside(2, 500000, 0.1);
+	beside(4, 500000, 0.1);
+	beside(4, 5 * MS, 0.1);
 	refuse_fences = false;
 }
 
@@ -203,10 +203,10 @@ UNIT_TEST(test_host_bound)
 	static const uint64_t lengths[] = {50000, MS, 5 * MS};
 
 	for (size_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++) {
-		joined(state, 50);
+		joined(50);
 		host_bound(lengths[i], 4 * lengths[i], true, 3); /* 20 % */
 		left();
-		joined(state, 50);
+		joined(50);
 		host_bound(lengths[i], 5 * lengths[i], false, 3);
 		left();
 	}
@@ -225,7 +225,7 @@ UNIT_TEST(test_neighbours)
 		double share, wrong;
 
 		call_ns = i % 2 ? 12000 : CALL_NS;
-		joined(state, 30);
+		joined(30);
 		fake.neighbour_works = true;
 		share_of(&kernel, 1, NS_PER_S);
 		before = *bucket_of(0);
@@ -250,7 +250,7 @@ UNIT_TEST(test_queue_beside_neighbours)
 	for (size_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++) {
 		uint64_t began_ns, most_ns = 0;
 
-		joined(state, 99);
+		joined(99);
 		fake.neighbour_works = true;
 		began_ns = time_ns;
 		for (unsigned n = 0; time_ns - began_ns < 4 * NS_PER_S; n++) {
@@ -274,7 +274,7 @@ UNIT_TEST(test_unlike_beside_others)
 						{.function = 1, .ns = 5 * MS}};
 	double share;
 
-	joined(state, 10);
+	joined(10);
 	fake.neighbour_works = true;
 	share_of(kernels, 2, NS_PER_S);
 	share = share_of(kernels, 2, 5 * NS_PER_S);
@@ -293,7 +293,7 @@ UNIT_TEST(test_late_events)
 		uint64_t began_ns, given_ns = 0, late_ns;
 		double share;
 
-		joined(state, limits[i]);
+		joined(limits[i]);
 		began_ns = late_ns = time_ns;
 		while (time_ns - began_ns < 6 * NS_PER_S) {
 			struct kernel kernel = {.function = 1, .ns = 20000};
@@ -324,7 +324,7 @@ UNIT_TEST(test_one_far_off)
 	struct kernel odd = {.function = 9, .ns = 500 * MS};
 	const struct kernel usual = {.function = 1, .ns = 200000};
 
-	joined(state, 30);
+	joined(30);
 	assert_int_equal(launch(&odd), 0);
 	share_of(&usual, 1, 3 * NS_PER_S);
 	odd.ns = 10000;
@@ -350,7 +350,7 @@ UNIT_TEST(test_few_calls)
 
 		for (unsigned j = 0; j < kinds; j++)
 			kernels[j] = (struct kernel){.function = 1 + j, .ns = 210000};
-		joined(state, limits[i % 2]);
+		joined(limits[i % 2]);
 		share_of(kernels, kinds, NS_PER_S);
 		began_ns = time_ns;
 		fake.calls = 0;
@@ -374,7 +374,7 @@ UNIT_TEST(test_few_calls_relaxed)
 
 		for (unsigned j = 0; j < 40; j++)
 			kernels[j] = (struct kernel){.function = 1 + j, .ns = lengths[i]};
-		joined(state, 99);
+		joined(99);
 		began_ns = time_ns;
 		busy_ns = 0;
 		for (unsigned turn = 0; time_ns - began_ns < 2 * NS_PER_S; turn++) {
@@ -403,7 +403,7 @@ UNIT_TEST(test_fewer_calls_where_idle)
 
 	for (unsigned i = 0; i < 40; i++)
 		kernels[i] = (struct kernel){.function = 1 + i, .ns = 2000 + i * 200};
-	joined(state, 50);
+	joined(50);
 	began_ns = time_ns;
 	for (unsigned turn = 0; time_ns - began_ns < 2 * NS_PER_S; turn++) {
 		if (time_ns - began_ns < NS_PER_S)
@@ -431,7 +431,7 @@ UNIT_TEST(test_relaxed_ends)
 			uint64_t began_ns = time_ns, busy_ns;
 			double share;
 
-			joined(state, quotas[q]);
+			joined(quotas[q]);
 			while (time_ns - began_ns < NS_PER_S) {
 				assert_int_equal(launch(&kernel), 0);
 				pass(kernel.ns * 1000 / (10 * quotas[q]) * 12 / 10 - CALL_NS);

@@ -11,13 +11,13 @@ static const struct kernel short_one = {.function = 1, .ns = MS};
 
 /* -- a driver that measures nothing ----------------------------------------------------------- */
 
-static void blindly(void **state, bool *refusal)
+static void blindly(bool *refusal)
 {
 	const struct kernel kernels[] = {{.function = 1, .ns = 100000},
 					 {.function = 2, .ns = 100000, .stream = 1}};
 	double share;
 
-	joined(state, 30);
+	joined(30);
 	*refusal = true;
 	share = share_of(kernels, 2, 2 * NS_PER_S);
 	assert_true(share > 1 && share < 100); /* something, and nobody waits for ever */
@@ -31,17 +31,17 @@ static void blindly(void **state, bool *refusal)
 
 UNIT_TEST(test_no_events)
 {
-	blindly(state, &fake.no_events);
+	blindly(&fake.no_events);
 }
 
 UNIT_TEST(test_no_records)
 {
-	blindly(state, &fake.no_records);
+	blindly(&fake.no_records);
 }
 
 UNIT_TEST(test_no_times)
 {
-	blindly(state, &fake.no_times);
+	blindly(&fake.no_times);
 }
 
 /* It refuses the launches themselves: nothing is charged. */
@@ -53,7 +53,7 @@ UNIT_TEST(test_not_submitted)
 				 .what = {.function = 1, .shape = 1, .blocks = 1}};
 	struct pace_pass pass;
 
-	joined(state, 50);
+	joined(50);
 	for (unsigned i = 0; i < 1000; i++) {
 		assert_int_equal(pace_enter(&pass, &work), 0);
 		pace_leave(&pass, &work, false);
@@ -81,7 +81,7 @@ UNIT_TEST(test_contexts_end)
 
 	in_b.context = &context_b;
 	in_b.stream = 1;
-	joined(state, 50);
+	joined(50);
 	for (unsigned i = 0; i < 200; i++) {
 		for (unsigned n = 0; n < 1 + i % 7; n++) {
 			assert_int_equal(launch(&in_a), 0);
@@ -105,7 +105,7 @@ UNIT_TEST(test_ends_with_unknown)
 	const struct kernel endless = {.function = 5, .ns = 100 * NS_PER_S};
 	struct kernel other = {.function = 1, .ns = 1000, .stream = 1, .context = &context_b};
 
-	joined(state, 50);
+	joined(50);
 	fake.concurrent = true;
 	launch_timed(&endless);
 	end(&context_a);
@@ -118,7 +118,7 @@ UNIT_TEST(test_many_spans)
 {
 	struct kernel kernels[100], in_b = {.function = 1000, .ns = MS, .context = &context_b};
 
-	joined(state, 50);
+	joined(50);
 	for (unsigned i = 0; i < 100; i++) {
 		kernels[i] = (struct kernel){.function = 1 + i, .ns = 1000};
 		assert_int_equal(launch(&kernels[i]), 0);
@@ -132,7 +132,6 @@ UNIT_TEST(test_many_spans)
 
 /* -- waits ------------------------------------------------------------------------------------ */
 
-static const struct place *here;
 static uint64_t changed_ns; /* when it was let go */
 
 static void run_into_debt(void)
@@ -193,7 +192,7 @@ UNIT_TEST(test_words_while_waiting)
 	static void (*const ways[])(void) = {suspend, block, lift, turn_off};
 
 	for (size_t i = 0; i < sizeof(ways) / sizeof(*ways); i++) {
-		joined(state, 10);
+		joined(10);
 		then_do = ways[i];
 		changed_ns = 0;
 		run_into_debt();
@@ -208,7 +207,7 @@ UNIT_TEST(test_lifted_while_held)
 {
 	static const struct kernel unknown = {.function = 8, .ns = 900 * MS};
 
-	joined(state, 10);
+	joined(10);
 	assert_int_equal(launch(&unknown), 0);
 	at_time(time_ns + 50 * MS, lift);
 	assert_in_range(launch_timed(&unknown), 50 * MS, 150 * MS);
@@ -217,7 +216,7 @@ UNIT_TEST(test_lifted_while_held)
 
 UNIT_TEST(test_raised_while_waiting)
 {
-	joined(state, 10);
+	joined(10);
 	then_do = raise_limit;
 	run_into_debt();
 	assert_int_equal(launch(&short_one), 0);
@@ -231,7 +230,7 @@ UNIT_TEST(test_limited_again)
 	const struct kernel kernel = {.function = 1, .ns = 200000};
 	uint64_t until_ns;
 
-	joined(state, 50);
+	joined(50);
 	for (unsigned i = 0; i < 3; i++) {
 		share_of(&kernel, 1, NS_PER_S / 2);
 		lift();
@@ -253,14 +252,13 @@ UNIT_TEST(test_limited_again)
 
 static void delete_file(void)
 {
-	unlink(here->path);
+	unlink(here.path);
 	changed_ns = time_ns;
 }
 
 UNIT_TEST(test_lost_while_waiting)
 {
-	here = *state;
-	joined(state, 10);
+	joined(10);
 	then_do = delete_file;
 	run_into_debt();
 	assert_int_equal(launch(&short_one), -ESTALE);
@@ -297,7 +295,7 @@ UNIT_TEST(test_limits)
 		const struct pace_quota quotas_of[DEVICES] = {
 			{.index = 0, .policy_pct = c->policy, .own_pct = c->own}, {.index = -1}};
 
-		joined_with(state, quotas_of, c->region, c->rule);
+		joined_with(quotas_of, c->region, c->rule);
 		hami->utilization_switch = c->on;
 		assert_int_equal(pace_is_limited(0), c->expected != 0);
 		assert_false(pace_is_limited(1));
@@ -338,7 +336,7 @@ UNIT_TEST(test_default_streams)
 
 UNIT_TEST(test_no_such_device)
 {
-	joined(state, 50);
+	joined(50);
 	assert_false(pace_is_limited(-1));
 	assert_false(pace_is_limited(DEVICES));
 	assert_false(pace_is_limited(VGPU_DEVICES_MAX));
@@ -353,7 +351,7 @@ UNIT_TEST(test_two_devices)
 	const struct kernel first = {.function = 1, .ns = MS};
 	const struct kernel second = {.function = 1, .ns = MS, .device = 1, .context = &context_b};
 
-	joined(state, 20);
+	joined(20);
 	hami->sm_limit[1] = 70;
 	assert_share("first", share_of(&first, 1, 2 * NS_PER_S), 20, 3, 2);
 	assert_share("second", share_of(&second, 1, 2 * NS_PER_S), 70, 3, 2);

@@ -64,12 +64,11 @@ static double play(struct slice *slice, unsigned *ret_idle)
 /* The bounds are what was seen when they were written, and one slice more. */
 UNIT_TEST(test_peer_programs)
 {
-	struct place *place = *state;
 	unsigned first = number("SEED", 0), count = number("PROGRAMS", 16);
 	unsigned too_little = 0, too_much = 0, starved = 0;
 
 	for (unsigned seed = first; seed < first + count; seed++) {
-		struct slice slice = make(place->path, seed), bare = slice;
+		struct slice slice = make(here.path, seed), bare = slice;
 		unsigned idle, idle_bare;
 		double all, got, wanted;
 

@@ -39,17 +39,16 @@ static void run(void *arg)
 }
 
 /* What they all have of the device, percent. */
-static double sum_of(void **state, unsigned processes, unsigned quota, const struct kernel *kernels,
+static double sum_of(unsigned processes, unsigned quota, const struct kernel *kernels,
 		     unsigned count)
 {
-	struct place *place = *state;
 	/* the processes begin with launches of unknown cost, and with a debt that lasts for up to
 	 * 0.7 s
 	 */
-	struct process process = {place->path, quota, kernels, count, NS_PER_S, 2 * NS_PER_S};
+	struct process process = {here.path, quota, kernels, count, NS_PER_S, 2 * NS_PER_S};
 	double sum = 0;
 
-	unlink(place->path);
+	unlink(here.path);
 	many_play(processes, run, &process);
 	for (unsigned i = 0; i < processes; i++)
 		sum += 100.0 * (double)shared->busy_ns[i] / (double)process.for_ns;
@@ -73,7 +72,7 @@ UNIT_TEST(test_alike)
 
 	for (unsigned i = 0; i < 10; i++) {
 		struct kernel kernel = {.function = 1, .ns = cases[i / 2].ns};
-		double sum = sum_of(state, cases[i / 2].processes, quotas[i % 2], &kernel, 1);
+		double sum = sum_of(cases[i / 2].processes, quotas[i % 2], &kernel, 1);
 
 		assert_share("alike", sum, quotas[i % 2], 1.5, 1);
 	}
@@ -89,7 +88,7 @@ UNIT_TEST(test_unlike)
 	static const unsigned quotas[] = {30, 60}, processes[] = {2, 4};
 
 	for (unsigned i = 0; i < 8; i++) {
-		double sum = sum_of(state, processes[i / 4], quotas[i % 2], kernels[i / 2 % 2], 2);
+		double sum = sum_of(processes[i / 4], quotas[i % 2], kernels[i / 2 % 2], 2);
 
 		assert_share("unlike", sum, quotas[i % 2], 1.5, 1);
 	}

@@ -108,9 +108,9 @@ struct figures {
 	double charged; /* part of the work done */
 };
 
-static void begin(void **state, const struct program *program, unsigned quota)
+static void begin(const struct program *program, unsigned quota)
 {
-	joined(state, quota);
+	joined(quota);
 	call_ns = program->call_ns;
 	fake.concurrent = program->beside;
 	fake.early = program->early;
@@ -175,14 +175,14 @@ static void await(const struct program *program, unsigned stream, uint64_t *earl
 	pass(program->host_ns);
 }
 
-static struct figures play(void **state, const struct program *program, unsigned quota,
-			   uint64_t warm_ns, uint64_t for_ns)
+static struct figures play(const struct program *program, unsigned quota, uint64_t warm_ns,
+			   uint64_t for_ns)
 {
 	uint64_t done_ns[EARLIER] = {0}, from_ns, end_ns;
 	struct sums then = {.at_ns = 0}, now;
 	unsigned launches = 0, waits = 0;
 
-	begin(state, program, quota);
+	begin(program, quota);
 	random_state = program->seed;
 	from_ns = time_ns + warm_ns;
 	end_ns = from_ns + for_ns;
@@ -245,7 +245,7 @@ static void judge(struct counts *counts, const struct program *program, uint64_t
 			got->charged);
 }
 
-static void play_many(void **state, enum kind kind, unsigned count, const struct counts *most)
+static void play_many(enum kind kind, unsigned count, const struct counts *most)
 {
 	unsigned seed = number("SEED", 5000);
 	struct counts counts = {0};
@@ -254,9 +254,8 @@ static void play_many(void **state, enum kind kind, unsigned count, const struct
 	count = number("PROGRAMS", count);
 	for (unsigned i = 0; i < count; i++) {
 		struct program program = make(kind, seed + i);
-		struct figures bare = play(state, &program, 0, NS_PER_S / 10, NS_PER_S / 4);
-		struct figures got =
-			play(state, &program, program.quota, NS_PER_S / 2, NS_PER_S * 3 / 2);
+		struct figures bare = play(&program, 0, NS_PER_S / 10, NS_PER_S / 4);
+		struct figures got = play(&program, program.quota, NS_PER_S / 2, NS_PER_S * 3 / 2);
 
 		judge(&counts, &program, seed + i, bare.share, &got);
 	}
@@ -279,35 +278,35 @@ static void play_many(void **state, enum kind kind, unsigned count, const struct
 
 UNIT_TEST(test_steady)
 {
-	play_many(state, STEADY, 100, &(struct counts){7, 6, 5, 2, 3.5});
+	play_many(STEADY, 100, &(struct counts){7, 6, 5, 2, 3.5});
 }
 
 UNIT_TEST(test_unlike)
 {
-	play_many(state, UNLIKE, 100, &(struct counts){6, 4, 3, 2, 4.5});
+	play_many(UNLIKE, 100, &(struct counts){6, 4, 3, 2, 4.5});
 }
 
 UNIT_TEST(test_streams)
 {
-	play_many(state, IN_STREAMS, 100, &(struct counts){4, 2, 2, 4, 4});
+	play_many(IN_STREAMS, 100, &(struct counts){4, 2, 2, 4, 4});
 }
 
 UNIT_TEST(test_hard)
 {
-	play_many(state, HARD, 100, &(struct counts){3, 3, 2, 7, 6});
+	play_many(HARD, 100, &(struct counts){3, 3, 2, 7, 6});
 }
 
 UNIT_TEST(test_stalls)
 {
-	play_many(state, STALLS, 100, &(struct counts){6, 4, 3, 3, 5});
+	play_many(STALLS, 100, &(struct counts){6, 4, 3, 3, 5});
 }
 
 UNIT_TEST(test_active_neighbour)
 {
-	play_many(state, ACTIVE, 100, &(struct counts){11, 8, 3, 9, 12});
+	play_many(ACTIVE, 100, &(struct counts){11, 8, 3, 9, 12});
 }
 
 UNIT_TEST(test_unlike_beside_active)
 {
-	play_many(state, ACTIVE_UNLIKE, 100, &(struct counts){25, 20, 4, 21, 14});
+	play_many(ACTIVE_UNLIKE, 100, &(struct counts){25, 20, 4, 21, 14});
 }

@@ -76,14 +76,13 @@ static void launch_one(void)
 }
 
 /* After which time a launch has gone that waited when the other slice came. */
-static uint64_t waits(void **state, bool with_peer)
+static uint64_t waits(bool with_peer)
 {
-	const struct place *place = *state;
 	uint64_t waited_ns;
 
-	pace_set_turns(place->dir, "");
-	joined(state, 30);
-	snprintf(turns_path, sizeof(turns_path), "%s/%s", place->dir, hami->uuids[0]);
+	pace_set_turns(here.dir, "");
+	joined(30);
+	snprintf(turns_path, sizeof(turns_path), "%s/%s", here.dir, hami->uuids[0]);
 	has_peer = with_peer;
 	for (unsigned i = 0; i < 3; i++) {
 		region.file->group[0].launcher = has_peer ? 2 + (uint32_t)region.slot : 0;
@@ -108,12 +107,12 @@ static uint64_t waits(void **state, bool with_peer)
 
 UNIT_TEST(test_in_the_bucket)
 {
-	assert_in_range(waits(state, false), COMES_NS, ENOUGH_NS);
+	assert_in_range(waits(false), COMES_NS, ENOUGH_NS);
 }
 
 UNIT_TEST(test_in_the_group)
 {
-	assert_in_range(waits(state, true), COMES_NS, ENOUGH_NS);
+	assert_in_range(waits(true), COMES_NS, ENOUGH_NS);
 }
 
 /* -- in the slice's turns --------------------------------------------------------------------- */
@@ -128,13 +127,11 @@ static void rival_rests(void)
 }
 
 /* The process has a launch in flight, by the slice's turn. */
-static void begin_turns(void **state)
+static void begin_turns(void)
 {
-	const struct place *place = *state;
-
-	pace_set_turns(place->dir, "");
-	joined(state, 30);
-	snprintf(turns_path, sizeof(turns_path), "%s/%s", place->dir, hami->uuids[0]);
+	pace_set_turns(here.dir, "");
+	joined(30);
+	snprintf(turns_path, sizeof(turns_path), "%s/%s", here.dir, hami->uuids[0]);
 	region.file->group[0].launcher = 2 + (uint32_t)region.slot;
 	launch_one();
 	own = &region.file->own.gang.member[0];
@@ -164,7 +161,7 @@ static void end_turns(void)
 /* A process that has waited for its work keeps the device no longer. */
 UNIT_TEST(test_rests_after_a_wait)
 {
-	begin_turns(state);
+	begin_turns();
 	synchronise_stream(0);
 	assert_int_equal(own->in_flight, 0);
 	end_turns();
@@ -185,7 +182,7 @@ static void peer_works(void)
 /* While the peer has the device, the process waits, and wants no turn. */
 UNIT_TEST(test_waits_for_the_peer)
 {
-	begin_turns(state);
+	begin_turns();
 	pass(20 * NS_PER_US); /* its work is over, and the pause is too short to be idle */
 	peer->owner = 1u << VGPU_GANG_OWNER_SLOTS | 5;
 	peer->in_flight = VGPU_MEMBER_CLAIMS;
@@ -207,7 +204,7 @@ static void clear_claim(void)
 /* While the driver's call lasts, another thread sees the end of the work before. */
 UNIT_TEST(test_keeps_what_it_launched)
 {
-	begin_turns(state);
+	begin_turns();
 	call_ns = 10 * MS;
 	at_time(time_ns + 5 * MS, clear_claim);
 	launch_one();
@@ -219,7 +216,7 @@ UNIT_TEST(test_keeps_what_it_launched)
 /* A process that doubts goes by its group, as if there were no turns. */
 UNIT_TEST(test_doubts)
 {
-	begin_turns(state);
+	begin_turns();
 	turns_of(cores_meter_at(0), 0)->doubt_until = time_ns + NS_PER_S;
 	launch_one();
 	assert_int_equal(own->in_flight, VGPU_MEMBER_IN_FLIGHT);
@@ -232,7 +229,7 @@ UNIT_TEST(test_doubts)
 /* Without a quota, there is no group after the turns. */
 UNIT_TEST(test_without_a_quota)
 {
-	begin_turns(state);
+	begin_turns();
 	hami->sm_limit[0] = 0;
 	turns_of(cores_meter_at(0), 0)->doubt_until = time_ns + NS_PER_S;
 	pass(2 * MS);

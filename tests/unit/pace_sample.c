@@ -21,7 +21,7 @@ UNIT_TEST(test_short_on_idle)
 
 		call_ns = calls[i / 5 % 3];
 		kernel_events_ns = i < 45 ? KERNEL_EVENTS_NS : 1400; /* GPUs differ */
-		joined(state, 99);
+		joined(99);
 		for (end_ns = time_ns + NS_PER_S; time_ns < end_ns;) {
 			for (unsigned n = 0; n < burst; n++)
 				assert_int_equal(launch(&kernel), 0);
@@ -54,7 +54,7 @@ UNIT_TEST(test_blocking)
 			double share,
 				most = 100.0 * (double)kernel.ns / (double)(kernel.ns + call_ns);
 
-			joined(state, quotas[q]);
+			joined(quotas[q]);
 			fake.blocks = true;
 			share_of(&kernel, 1, NS_PER_S);
 			share = share_of(&kernel, 1, 2 * NS_PER_S);
@@ -73,7 +73,7 @@ UNIT_TEST(test_grown_and_blocking)
 	struct kernel kernel = {.function = 1, .ns = 20000};
 	const struct cost_of what = {.function = 1, .shape = 1, .blocks = 1};
 
-	joined(state, 50);
+	joined(50);
 	fake.blocks = true;
 	share_of(&kernel, 1, NS_PER_S);
 	kernel.ns = 100000;
@@ -94,7 +94,7 @@ UNIT_TEST(test_slow_after_pauses)
 	for (unsigned i = 0; i < 2; i++) {
 		uint64_t end_ns, least_ns = UINT64_MAX, most_ns = 0, ns;
 
-		joined(state, quotas[i]);
+		joined(quotas[i]);
 		fake.slow_ns = 15000;
 		end_ns = time_ns + 4 * NS_PER_S;
 		for (unsigned n = 0; time_ns < end_ns; n++) {
@@ -124,7 +124,7 @@ UNIT_TEST(test_slow_behind_launches)
 	const struct kernel kernel = {.function = 1, .ns = 50000};
 	const struct cost_of what = {.function = 1, .shape = 1, .blocks = 1};
 
-	joined(state, 99);
+	joined(99);
 	for (unsigned i = 0; i < 2000; i++) {
 		fake.early = i >= 1000;
 		call_ns = fake.early ? 25000 : 2500;
@@ -145,7 +145,7 @@ UNIT_TEST(test_handed_over_early)
 	double share;
 
 	call_ns = 25000;
-	joined(state, 30);
+	joined(30);
 	fake.early = true;
 	then = sums_now();
 	while (time_ns - then.at_ns < 2 * NS_PER_S) {
@@ -166,7 +166,7 @@ UNIT_TEST(test_graph)
 	const struct cost_of what = {.function = 1, .shape = 1, .blocks = 1, .graph = true};
 
 	call_ns = 6000;
-	joined(state, 99);
+	joined(99);
 	fake.early = true;
 	for (unsigned i = 0; i < 50000; i++) {
 		assert_int_equal(launch(&graph), 0);
@@ -184,7 +184,7 @@ UNIT_TEST(test_grown_on_idle)
 	double share;
 
 	call_ns = 4500;
-	joined(state, 40);
+	joined(40);
 	share_of(&kernel, 1, NS_PER_S);
 	kernel.ns = 4000;
 	share_of(&kernel, 1, 2 * NS_PER_S);
@@ -203,7 +203,7 @@ UNIT_TEST(test_loaded_at_first)
 	const struct cost_of new_one = {.function = 2, .shape = 1, .blocks = 1};
 
 	for (unsigned busy = 0; busy < 2; busy++) {
-		joined(state, 99);
+		joined(99);
 		for (unsigned i = 0; i < 1000; i++) {
 			assert_int_equal(launch(&known), 0);
 			synchronise(0);
@@ -232,7 +232,7 @@ UNIT_TEST(test_unlike_behind_waits)
 		struct sums then = {.at_ns = 0};
 		uint64_t end_ns;
 
-		joined(state, quotas[i % 3]);
+		joined(quotas[i % 3]);
 		end_ns = time_ns + 6 * NS_PER_S;
 		while (time_ns < end_ns) {
 			assert_int_equal(launch(&first), 0);
@@ -270,7 +270,7 @@ UNIT_TEST(test_short_beside_long)
 		{.function = 3, .ns = 10000, .stream = 1},
 	};
 
-	joined(state, 99);
+	joined(99);
 	fake.concurrent = true;
 	assert_int_equal(launch(&kernels[0]), 0);
 	assert_int_equal(launch(&kernels[1]), 0);
@@ -289,7 +289,7 @@ UNIT_TEST(test_loaded_one_after_the_other)
 		{.function = 2, .ns = 20 * MS, .stream = 1},
 	};
 
-	joined(state, 99);
+	joined(99);
 	fake.concurrent = true;
 	call_ns = 10 * MS;
 	assert_int_equal(launch(&kernels[0]), 0);

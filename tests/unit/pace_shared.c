@@ -21,9 +21,9 @@ static void meet_another(void)
 }
 
 /* The process shares the first device with another one, which has nothing in flight. */
-static void begin(void **state, unsigned pct)
+static void begin(unsigned pct)
 {
-	joined(state, pct);
+	joined(pct);
 	table = &region.file->own.gang;
 	group = &region.file->group[0];
 	meet_another();
@@ -46,7 +46,7 @@ UNIT_TEST(test_leaves_with_nothing_in_flight)
 {
 	int64_t charged;
 
-	begin(state, 50);
+	begin(50);
 	charged = bucket_of(0)->charged;
 	launch_of(3 * NS_PER_S);
 	pass(2 * NS_PER_S);
@@ -69,7 +69,7 @@ UNIT_TEST(test_pauses_as_it_launches)
 	for (unsigned beside = 0; beside < 2; beside++) {
 		int64_t charged;
 
-		begin(state, 50);
+		begin(50);
 		for (unsigned i = 0; i < 20; i++)
 			launch_of(5 * NS_PER_US);
 		assert_int_equal(table->member[0].in_flight, 1);
@@ -95,7 +95,7 @@ UNIT_TEST(test_lifted_in_a_wait)
 {
 	uint64_t began_ns;
 
-	begin(state, 10);
+	begin(10);
 	owe(100 * MS);
 	began_ns = time_ns;
 	at_time(time_ns + 50 * MS, lift);
@@ -124,7 +124,7 @@ UNIT_TEST(test_seat_given_up_in_a_wait)
 {
 	const struct kernel first = {.function = 7, .ns = MS};
 
-	joined(state, 10);
+	joined(10);
 	table = &region.file->own.gang;
 	pace_set_gang(PACE_GANG_FOUND);
 	pace_join_gang(0);

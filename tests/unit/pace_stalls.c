@@ -13,7 +13,7 @@ struct pipeline {
 	unsigned quota;
 };
 
-static void play(void **state, const struct pipeline *pipeline)
+static void play(const struct pipeline *pipeline)
 {
 	const struct kernel kernel = {.function = 1, .ns = pipeline->kernel_ns};
 	uint64_t done_ns[AHEAD_MOST] = {0}, end_ns;
@@ -21,7 +21,7 @@ static void play(void **state, const struct pipeline *pipeline)
 	double wants = 100.0 * (double)kernel.ns / (double)(kernel.ns + pipeline->stall_ns);
 	double least = wants < pipeline->quota ? wants : pipeline->quota, share;
 
-	joined(state, pipeline->quota);
+	joined(pipeline->quota);
 	end_ns = time_ns + 5 * NS_PER_S;
 	for (unsigned step = 0; time_ns < end_ns; step++) {
 		uint64_t *earlier_ns = &done_ns[step % pipeline->ahead];
@@ -63,6 +63,6 @@ UNIT_TEST(test_pipelines)
 
 		pipeline.ahead = aheads[i % 6 / 2];
 		pipeline.waits = i % 2;
-		play(state, &pipeline);
+		play(&pipeline);
 	}
 }

@@ -334,14 +334,14 @@ static void *work(void *at)
 	return NULL;
 }
 
-static void join_slice(const struct place *place)
+static void join_slice(void)
 {
 	struct region_setup setup = setup_from(0, 1, GIB);
 	struct pace_quota quotas[VGPU_DEVICES_MAX];
 
-	unlink(place->path);
+	unlink(here.path);
 	region = (struct region)REGION_CLOSED;
-	assert_int_equal(open_claimed(place->path, &setup, &region), 0);
+	assert_int_equal(open_claimed(here.path, &setup, &region), 0);
 	region.file->hami.sm_limit[0] = program->quota;
 	for (int i = 0; i < VGPU_DEVICES_MAX; i++)
 		quotas[i] = (struct pace_quota){.index = i ? -1 : 0};
@@ -351,7 +351,7 @@ static void join_slice(const struct place *place)
 
 /* Which part of the device's time it gets in three seconds behind the first half of one, percent.
  */
-static double share_of(void **state, const struct program *it)
+static double share_of(const struct program *it)
 {
 	pthread_t threads[THREADS];
 	double busy, share;
@@ -366,7 +366,7 @@ static double share_of(void **state, const struct program *it)
 	time_ns = turns[WATCHER].at_ns;
 	device_ns = (double)time_ns;
 	end_ns = time_ns + 4 * NS_PER_S;
-	join_slice(*state);
+	join_slice();
 	for (unsigned i = 0; i < it->threads; i++) {
 		turns[i] = (struct turn){.at_ns = time_ns + (uint64_t)100 * i, .lives = true};
 		sem_init(&turns[i].may_go, 0, 0);
@@ -390,9 +390,9 @@ static double share_of(void **state, const struct program *it)
 	return share;
 }
 
-static void assert_share(void **state, const struct program *it, double within)
+static void assert_share(const struct program *it, double within)
 {
-	double share = share_of(state, it);
+	double share = share_of(it);
 
 	if (share < it->quota - within || share > it->quota + within)
 		fail_msg("%u threads, kernels of %.0f us: %.2f %% of a quota of %u", it->threads,
@@ -408,8 +408,8 @@ UNIT_TEST(test_beside_each_other)
 		const struct program alike = {4, quota, 8, {200000, 200000}};
 		const struct program more = {8, quota, 8, {MS, MS}};
 
-		assert_share(state, &alike, 0.8);
-		assert_share(state, &more, 0.8);
+		assert_share(&alike, 0.8);
+		assert_share(&more, 0.8);
 	}
 }
 
@@ -419,8 +419,8 @@ UNIT_TEST(test_each_waits)
 	static const struct program unlike = {8, 80, 1, {20000, MS}};
 	static const struct program shorter = {8, 80, 1, {10000, MS / 2}};
 
-	assert_share(state, &unlike, 2);
-	assert_share(state, &shorter, 5);
+	assert_share(&unlike, 2);
+	assert_share(&shorter, 5);
 }
 
 /* What ran at once is not paid for as often as there were threads. */
@@ -428,7 +428,7 @@ UNIT_TEST(test_first_launches)
 {
 	static const struct program unlike = {8, 30, 8, {50000, 5 * MS}};
 
-	assert_share(state, &unlike, 1.5);
+	assert_share(&unlike, 1.5);
 }
 
 /* Of those that wait, one goes when there is room for one. */
@@ -436,7 +436,7 @@ UNIT_TEST(test_one_at_a_time)
 {
 	static const struct program each = {8, 30, 8, {20 * MS, 20 * MS}};
 
-	assert_share(state, &each, 3);
+	assert_share(&each, 3);
 	if (lowest_ns < -200 * (int64_t)MS)
 		fail_msg("%.1f ms of debts", -(double)lowest_ns / MS);
 }

@@ -18,7 +18,7 @@ UNIT_TEST(test_counted)
 		uint64_t began_ns, held = 0;
 		double shut;
 
-		joined(state, quotas[q]);
+		joined(quotas[q]);
 		device = device_of(0);
 		launch_timed(&kernel);
 		began_ns = time_ns;
@@ -44,7 +44,7 @@ UNIT_TEST(test_none)
 	const struct kernel kernel = {.function = 1, .ns = MS / 10};
 	uint64_t began_ns;
 
-	joined(state, 50);
+	joined(50);
 	began_ns = time_ns;
 	while (time_ns - began_ns < NS_PER_S) {
 		assert_int_equal(launch(&kernel), 0);
@@ -59,13 +59,13 @@ UNIT_TEST(test_none)
 
 /* -- the trace -------------------------------------------------------------------------------- */
 
-static const struct trace_file *trace_of(const struct place *place)
+static const struct trace_file *trace_of(void)
 {
 	static struct trace_file file;
 	char path[128];
 	int fd;
 
-	snprintf(path, sizeof(path), "%s" TRACE_SUFFIX "%d", place->path, region.slot);
+	snprintf(path, sizeof(path), "%s" TRACE_SUFFIX "%d", here.path, region.slot);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	assert_true(fd >= 0);
 	assert_int_equal(sys_read(fd, &file, sizeof(file)), sizeof(file));
@@ -85,11 +85,11 @@ UNIT_TEST(test_traced)
 	int64_t charged = 0, corrected = 0, shut_ns = 0;
 
 	setenv("VGPU_TRACE", "pace", 1);
-	joined(state, 50);
+	joined(50);
 	unsetenv("VGPU_TRACE");
 	device = device_of(0);
 	share_of(&kernel, 1, NS_PER_S);
-	file = trace_of(*state);
+	file = trace_of();
 	assert_in_range(file->next, 100, TRACE_ENTRIES);
 	for (unsigned i = 0; i < file->next; i++) {
 		const struct trace_entry *entry = &file->entry[i];

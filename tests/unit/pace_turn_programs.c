@@ -16,7 +16,6 @@ struct slice {
 };
 
 struct group {
-	const struct place *place;
 	unsigned slices, processes;
 	unsigned alone; /* the number of the slice that plays alone, and 1; 0: all play */
 	uint64_t warm_ns, for_ns;
@@ -26,9 +25,9 @@ struct group {
 
 /* -- made at random --------------------------------------------------------------------------- */
 
-static struct group make(const struct place *place, unsigned seed)
+static struct group make(unsigned seed)
 {
-	struct group group = {.place = place, .warm_ns = 2 * NS_PER_S, .for_ns = 2 * NS_PER_S};
+	struct group group = {.warm_ns = 2 * NS_PER_S, .for_ns = 2 * NS_PER_S};
 	unsigned left = 100;
 
 	random_state = 1 + seed;
@@ -68,22 +67,22 @@ static void run(void *arg)
 	char path[128];
 
 	many_begin();
-	snprintf(path, sizeof(path), "%s/region.%u", group->place->dir, slice);
+	snprintf(path, sizeof(path), "%s/region.%u", here.dir, slice);
 	pace_forget();
-	pace_set_turns(group->place->dir, "");
+	pace_set_turns(here.dir, "");
 	attach(path, group->slice[slice].quota);
 	shared->busy_ns[self] = run_program(&group->program[process], FIRST_NS + group->warm_ns,
 					    FIRST_NS + group->warm_ns + group->for_ns);
 	many_end();
 }
 
-static void remove_files(const struct place *place)
+static void remove_files(void)
 {
 	static const char *const names[] = {"region.0", "region.1", "region.2", "GPU-0", "GPU-1"};
 	char path[128];
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
-		snprintf(path, sizeof(path), "%s/%s", place->dir, names[i]);
+		snprintf(path, sizeof(path), "%s/%s", here.dir, names[i]);
 		unlink(path);
 	}
 }
@@ -114,7 +113,7 @@ static void play(struct group *group, double ret_share[SLICES_MAX])
 		ret_share[slice_of(group, first + i)] +=
 			100.0 * (double)shared->busy_ns[i] / (double)group->for_ns;
 	munmap(shared, sizeof(*shared));
-	remove_files(group->place);
+	remove_files();
 }
 
 /* The bounds are what was seen when they were written, and one slice more. */
@@ -124,7 +123,7 @@ UNIT_TEST(test_turn_programs)
 	unsigned all = 0, too_little = 0, too_much = 0, starved = 0;
 
 	for (unsigned seed = first; seed < first + count; seed++) {
-		struct group group = make(*state, seed);
+		struct group group = make(seed);
 		double beside[SLICES_MAX];
 
 		for (unsigned i = 0; i < group.processes; i++)

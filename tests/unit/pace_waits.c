@@ -148,13 +148,13 @@ static void do_round(const struct round *round, unsigned n)
 }
 
 /* What it gets in 4 seconds, the first aside; and what of that it was charged. */
-static double play(void **state, const struct round *round, unsigned quota, double *ret_charged)
+static double play(const struct round *round, unsigned quota, double *ret_charged)
 {
 	struct sums then = {.at_ns = 0};
 	uint64_t end_ns;
 	double share;
 
-	joined(state, quota);
+	joined(quota);
 	stream = &fake.streams[0][0];
 	fake.record_ns = 700;
 	fake.slow_ns = round->slow_ns;
@@ -176,7 +176,7 @@ static double play(void **state, const struct round *round, unsigned quota, doub
 	return share;
 }
 
-static void check(void **state, const char *what, const struct round *rounds, size_t count)
+static void check(const char *what, const struct round *rounds, size_t count)
 {
 	static const unsigned quotas_of_rounds[] = {30, 80};
 
@@ -184,28 +184,28 @@ static void check(void **state, const char *what, const struct round *rounds, si
 		unsigned quota = quotas_of_rounds[i % 2];
 		double charged;
 
-		assert_share(what, play(state, &rounds[i / 2], quota, &charged), quota, 1.5, 1);
+		assert_share(what, play(&rounds[i / 2], quota, &charged), quota, 1.5, 1);
 	}
 }
 
 /* What is not always at its quota is charged what it takes. */
-static void check_charged(void **state, const char *what, const struct round *rounds, size_t count)
+static void check_charged(const char *what, const struct round *rounds, size_t count)
 {
 	static const unsigned quotas_of_rounds[] = {30, 80};
 
 	for (size_t i = 0; i < 2 * count; i++) {
 		double charged;
 
-		play(state, &rounds[i / 2], quotas_of_rounds[i % 2], &charged);
+		play(&rounds[i / 2], quotas_of_rounds[i % 2], &charged);
 		assert_share(what, charged, 100, 4, 4);
 	}
 }
 
-#define CHECK(what, check, ...)                                                 \
-	do {                                                                    \
-		static const struct round rounds[] = {__VA_ARGS__};             \
-                                                                                \
-		check(state, what, rounds, sizeof(rounds) / sizeof(rounds[0])); \
+#define CHECK(what, check, ...)                                          \
+	do {                                                             \
+		static const struct round rounds[] = {__VA_ARGS__};      \
+                                                                         \
+		check(what, rounds, sizeof(rounds) / sizeof(rounds[0])); \
 	} while (0)
 
 #define MUCH_UNLIKE .shorts = 20, .short_ns = 20000, .longs = 1, .long_ns = 3800000
@@ -343,7 +343,7 @@ UNIT_TEST(test_waits_relaxed)
 {
 	unsigned behind[WAITS];
 
-	joined(state, 99);
+	joined(99);
 	stream = &fake.streams[0][0];
 	for (unsigned second = 0; second < 3; second++) {
 		unsigned count = count_begun(behind);
@@ -402,12 +402,12 @@ UNIT_TEST(test_copies)
 	       .wait = FOR_STREAM});
 }
 
-static void play_many_copies(void **state, unsigned quota, unsigned kib)
+static void play_many_copies(unsigned quota, unsigned kib)
 {
 	struct sums then = {.at_ns = 0};
 	uint64_t end_ns, before_ns[2] = {0, 0};
 
-	joined(state, quota);
+	joined(quota);
 	stream = &fake.streams[0][0];
 	fake.record_ns = 700;
 	end_ns = time_ns + 5 * NS_PER_S;
@@ -432,10 +432,10 @@ static void play_many_copies(void **state, unsigned quota, unsigned kib)
 /* More than there are spans, with long ones behind them. */
 UNIT_TEST(test_many_copies)
 {
-	play_many_copies(state, 10, 64);
-	play_many_copies(state, 80, 64);
-	play_many_copies(state, 10, 1 << 10);
-	play_many_copies(state, 80, 1 << 10);
+	play_many_copies(10, 64);
+	play_many_copies(80, 64);
+	play_many_copies(10, 1 << 10);
+	play_many_copies(80, 1 << 10);
 }
 
 /* It was long for a while, and is short: costs have it that the device is at work yet. */
@@ -448,7 +448,7 @@ UNIT_TEST(test_costs_too_high)
 	struct sums then = {.at_ns = 0};
 	uint64_t end_ns;
 
-	joined(state, 30);
+	joined(30);
 	stream = &fake.streams[0][0];
 	fake.record_ns = 700;
 	end_ns = time_ns + 5 * NS_PER_S;
@@ -476,7 +476,7 @@ static uint64_t calls_of_wait(void *context)
 /* A stream that may be gone; but one that the thread has launched to since. */
 UNIT_TEST(test_ended_streams)
 {
-	joined(state, 30);
+	joined(30);
 	stream = &fake.streams[0][0];
 	go(5000, 20000);
 	calls_of_wait(&context_a);
@@ -510,7 +510,7 @@ static void go_to_default(unsigned count, uint64_t ns)
 /* The default stream, while the thread is in another context: it would be that one's. */
 UNIT_TEST(test_other_context)
 {
-	joined(state, 30);
+	joined(30);
 	go_to_default(5000, 20000);
 	assert_int_equal(calls_of_wait(&context_b), 0);
 	assert_true(calls_of_wait(&context_a) > 0);
@@ -528,7 +528,7 @@ UNIT_TEST(test_half)
 	for (unsigned i = 0; i < 6; i++) {
 		uint64_t done[16], began_ns, chance = 7;
 
-		joined(state, 30);
+		joined(30);
 		fake.concurrent = i % 2 != 0;
 		began_ns = time_ns;
 		for (unsigned n = 1; time_ns - began_ns < 4 * NS_PER_S; n++) {
@@ -550,11 +550,11 @@ UNIT_TEST(test_half)
 
 /* As programs do that the host holds up: it looks at many events one by one, all over by then. What
  * time it takes is not the device's, and whether that is idle is asked once. */
-static uint64_t calls_of_looks(void **state, unsigned quota)
+static uint64_t calls_of_looks(unsigned quota)
 {
 	uint64_t calls = 0;
 
-	joined(state, quota);
+	joined(quota);
 	for (unsigned n = 0; n < 1000; n++) {
 		uint64_t before = fake.calls;
 
@@ -584,7 +584,7 @@ UNIT_TEST(test_look_at_the_last)
 	const uint64_t *shown;
 	uint64_t first_ns;
 
-	joined(state, 50);
+	joined(50);
 	shown = &hami->slots[region.slot].device_util[0].sm;
 	assert_false(pace_has_waited());
 	while (!*shown) {
@@ -611,6 +611,6 @@ UNIT_TEST(test_look_at_the_last)
 
 UNIT_TEST(test_looks)
 {
-	assert_in_range(calls_of_looks(state, 99), 1, 5); /* in relaxed mode */
-	assert_in_range(calls_of_looks(state, 12), 1, 16);
+	assert_in_range(calls_of_looks(99), 1, 5); /* in relaxed mode */
+	assert_in_range(calls_of_looks(12), 1, 16);
 }

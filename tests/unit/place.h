@@ -1,5 +1,5 @@
 /*
- * Gives each test a directory of its own. Include it after cmocka.h and the headers that
+ * Gives each test a directory of its own, here. Include it after cmocka.h and the headers that
  * cmocka.h needs.
  */
 #pragma once
@@ -16,20 +16,18 @@
 
 #define PIPE_WAIT_S 10 /* seconds; a test that waits longer for a writer is ended */
 
-struct place {
+static struct place {
 	char dir[64];
 	char path[96]; /* path of a file in dir, which does not exist yet */
-};
+} here;
 
 UNUSED static int place_make(void **state)
 {
-	struct place *place = calloc(1, sizeof(*place));
-
-	strcpy(place->dir, "/tmp/vgpu-unit-XXXXXX");
-	if (!mkdtemp(place->dir))
+	strcpy(here.dir, "/tmp/vgpu-unit-XXXXXX");
+	if (!mkdtemp(here.dir))
 		return -1;
-	snprintf(place->path, sizeof(place->path), "%s/slice.cache", place->dir);
-	*state = place;
+	snprintf(here.path, sizeof(here.path), "%s/slice.cache", here.dir);
+	*state = &here;
 	return 0;
 }
 
@@ -42,13 +40,11 @@ UNUSED static void place_pipe(const char *path)
 
 UNUSED static int place_remove(void **state)
 {
-	struct place *place = *state;
-
+	(void)state;
 	alarm(0);
-	unlink(place->path);
-	rmdir(place->path);
-	rmdir(place->dir);
-	free(place);
+	unlink(here.path);
+	rmdir(here.path);
+	rmdir(here.dir);
 	return 0;
 }
 

@@ -82,18 +82,16 @@ static void prepare(void)
 
 static int make_place(void **state)
 {
-	struct place *place;
 	int fd;
 
 	if (place_make(state))
 		return -1;
-	place = *state;
 	wall_ahead_s = 0;
 	ahead_s = 0;
 	unreadable = NULL;
-	snprintf(state_dir, sizeof(state_dir), "%s/state", place->dir);
-	snprintf(regions_dir, sizeof(regions_dir), "%s/regions", place->dir);
-	snprintf(library, sizeof(library), "%s/library", place->dir);
+	snprintf(state_dir, sizeof(state_dir), "%s/state", here.dir);
+	snprintf(regions_dir, sizeof(regions_dir), "%s/regions", here.dir);
+	snprintf(library, sizeof(library), "%s/library", here.dir);
 	fd = open(library, O_WRONLY | O_CREAT, 0644);
 	if (fd < 0 || write(fd, "library", 7) != 7 || close(fd) < 0)
 		return -1;
@@ -103,10 +101,9 @@ static int make_place(void **state)
 
 static int remove_place(void **state)
 {
-	struct place *place = *state;
 	char command[128];
 
-	snprintf(command, sizeof(command), "rm -rf %s/*", place->dir);
+	snprintf(command, sizeof(command), "rm -rf %s/*", here.dir);
 	return system(command) || place_remove(state);
 }
 
@@ -228,15 +225,14 @@ UNIT_TEST(test_removes_many_files_in_several_rounds)
 
 UNIT_TEST(test_follows_no_link)
 {
-	struct place *place = *state;
 	char name[CONTAINERS_NAME_LEN];
 	int dir;
 
 	make("a", name);
 	dir = open_region(name);
-	assert_int_equal(symlinkat(place->dir, dir, "link"), 0);
+	assert_int_equal(symlinkat(here.dir, dir, "link"), 0);
 	assert_int_equal(mkdirat(dir, "below", 0700), 0);
-	assert_int_equal(symlinkat(place->dir, dir, "below/link"), 0);
+	assert_int_equal(symlinkat(here.dir, dir, "below/link"), 0);
 	close(dir);
 	sweep();
 	remove_all();

@@ -39,17 +39,16 @@ void __wrap_say(int level, const char *format, ...)
 /* The records of containers cannot be read, so it is not known whether a name is missing. */
 UNIT_TEST(test_no_records)
 {
-	const struct place *place = *state;
 	struct loop *loop = loop_new();
 	struct fault fault = {""};
-	struct names *names = names_begin(loop, place->path, place->dir, &fault);
+	struct names *names = names_begin(loop, here.path, here.dir, &fault);
 
 	assert_non_null(names);
 	for (unsigned i = 0; i < 3; i++)
 		names_ask(names);
 	assert_int_equal(lines, 1);
 	assert_non_null(strstr(said, "Too many open files"));
-	assert_non_null(strstr(said, place->dir));
+	assert_non_null(strstr(said, here.dir));
 	names_end(names);
 	loop_free(loop);
 }

@@ -21,10 +21,9 @@
 
 static int remove_place(void **state)
 {
-	const struct place *place = *state;
 	char path[256];
 
-	snprintf(path, sizeof(path), "%s/" POD_FILE, place->dir);
+	snprintf(path, sizeof(path), "%s/" POD_FILE, here.dir);
 	unlink(path);
 	return place_remove(state);
 }
@@ -176,15 +175,14 @@ static void write_text(const char *dir, const char *text)
 
 UNIT_TEST(test_file)
 {
-	const struct place *place = *state;
 	struct pod_names names = {"lab", "train-0.x", "main"};
 	struct pod_users users = {0}, read;
 	char longest[POD_LINE_LEN];
 
-	assert_false(pod_read(place->dir, POD_FILE, &read));
+	assert_false(pod_read(here.dir, POD_FILE, &read));
 	pod_add(&users, &names);
-	assert_int_equal(pod_write(place->dir, POD_FILE, &users, NULL), 0);
-	assert_true(pod_read(place->dir, POD_FILE, &read));
+	assert_int_equal(pod_write(here.dir, POD_FILE, &users, NULL), 0);
+	assert_true(pod_read(here.dir, POD_FILE, &read));
 	assert_int_equal(read.count, 1);
 	assert_string_equal(pod_line(&read.user[0], longest), "lab/train-0.x/main");
 	memset(names.name_space, 'a', sizeof(names.name_space) - 1);
@@ -198,8 +196,8 @@ UNIT_TEST(test_file)
 		pod_add(&users, &names);
 	}
 	assert_int_equal(users.count, POD_USERS_MAX);
-	assert_int_equal(pod_write(place->dir, POD_FILE, &users, NULL), 0);
-	assert_true(pod_read(place->dir, POD_FILE, &read));
+	assert_int_equal(pod_write(here.dir, POD_FILE, &users, NULL), 0);
+	assert_true(pod_read(here.dir, POD_FILE, &read));
 	assert_true(pod_users_are_same(&read, &users));
 }
 
@@ -266,16 +264,15 @@ UNIT_TEST(test_odd_names_are_refused)
 		{"", "b", "c"},     {"a", "", "c"},    {"a", "b", ""},         {"a/x", "b", "c"},
 		{"a", "b\nx", "c"}, {"A", "b", "c"},   {"a", "b\x1b[2J", "c"}, {"a", "b", "c\"} 1"},
 		{"a", "b c", "c"},  {"a", "\xff", "c"}};
-	const struct place *place = *state;
 	struct pod_users users = {0}, read;
 	struct fault fault = {""};
 
 	for (size_t i = 0; i < sizeof(odd) / sizeof(odd[0]); i++)
 		pod_add(&users, &odd[i]);
 	assert_int_equal(users.count, 0);
-	assert_int_equal(pod_write(place->dir, POD_FILE, &users, &fault), -EINVAL);
+	assert_int_equal(pod_write(here.dir, POD_FILE, &users, &fault), -EINVAL);
 	assert_true(fault.text[0] != '\0');
-	assert_false(pod_read(place->dir, POD_FILE, &read));
+	assert_false(pod_read(here.dir, POD_FILE, &read));
 }
 
 UNIT_TEST(test_odd_files_are_passed_over)
@@ -283,24 +280,22 @@ UNIT_TEST(test_odd_files_are_passed_over)
 	static const char *const odd[] = {"",          "a",         "a/b\n",    "a/b/c",
 					  "a/b/c\nd",  "a/b/c/d\n", "a//c\n",   "a/b/\x1b\n",
 					  "a/b/c d\n", "/b/c\n",    "a/b/c\n\n"};
-	const struct place *place = *state;
 	struct pod_users read;
 
 	for (size_t i = 0; i < sizeof(odd) / sizeof(odd[0]); i++) {
-		write_text(place->dir, odd[i]);
-		assert_false(pod_read(place->dir, POD_FILE, &read));
+		write_text(here.dir, odd[i]);
+		assert_false(pod_read(here.dir, POD_FILE, &read));
 	}
-	write_text(place->dir, "a/b/c\n");
-	assert_true(pod_read(place->dir, POD_FILE, &read));
+	write_text(here.dir, "a/b/c\n");
+	assert_true(pod_read(here.dir, POD_FILE, &read));
 }
 
 UNIT_TEST(test_a_pipe_names_no_pod)
 {
-	const struct place *place = *state;
 	struct pod_users read;
 	char path[256];
 
-	snprintf(path, sizeof(path), "%s/" POD_FILE, place->dir);
+	snprintf(path, sizeof(path), "%s/" POD_FILE, here.dir);
 	place_pipe(path);
-	assert_false(pod_read(place->dir, POD_FILE, &read));
+	assert_false(pod_read(here.dir, POD_FILE, &read));
 }

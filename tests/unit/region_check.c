@@ -21,14 +21,13 @@ static void assert_wrong(struct region *region, const char *words)
 }
 
 /* Two devices, two processes: a has slot 0, b slot 1. */
-static void make_pair(void **state, struct region *a, struct region *b)
+static void make_pair(struct region *a, struct region *b)
 {
-	struct place *place = *state;
 	struct region_setup setup = setup_from(0, 2, GIB);
 
 	*a = *b = (struct region)REGION_CLOSED;
-	assert_int_equal(open_claimed(place->path, &setup, a), 0);
-	assert_int_equal(open_claimed(place->path, &setup, b), 0);
+	assert_int_equal(open_claimed(here.path, &setup, a), 0);
+	assert_int_equal(open_claimed(here.path, &setup, b), 0);
 	assert_int_equal(region_charge(a, 0, REGION_DATA, 10, 0), 0);
 	assert_int_equal(region_charge(b, 0, REGION_MODULE, 20, 0), 0);
 	assert_int_equal(region_charge(b, 1, REGION_DATA, 30, 0), 0);
@@ -48,7 +47,7 @@ UNIT_TEST(test_header)
 {
 	struct region a, b;
 
-	make_pair(state, &a, &b);
+	make_pair(&a, &b);
 	ASSERT_SEEN(a.file->hami.magic, 1, "HAMi's magic");
 	ASSERT_SEEN(a.file->own.magic, 1, "our magic");
 	ASSERT_SEEN(a.file->hami.version_major, 2, "the layout is 2.2");
@@ -65,7 +64,7 @@ UNIT_TEST(test_device_count)
 {
 	struct region a, b;
 
-	make_pair(state, &a, &b);
+	make_pair(&a, &b);
 	for (unsigned i = 2; i < VGPU_DEVICES_MAX; i++)
 		snprintf(a.file->hami.uuids[i], VGPU_UUID_LEN, "GPU-%u", i);
 	ASSERT_SEEN(a.file->hami.device_count, 17, "17 devices");
@@ -78,7 +77,7 @@ UNIT_TEST(test_uuids)
 {
 	struct region a, b;
 
-	make_pair(state, &a, &b);
+	make_pair(&a, &b);
 	ASSERT_SEEN(a.file->hami.uuids[1][0], 0, "device 1: its uuid is none");
 	ASSERT_SEEN(a.file->hami.uuids[1][1], 7, "device 1: its uuid is none");
 	ASSERT_SEEN(a.file->hami.uuids[1][95], 'x', "device 1: its uuid is none");
@@ -91,7 +90,7 @@ UNIT_TEST(test_sums)
 {
 	struct region a, b;
 
-	make_pair(state, &a, &b);
+	make_pair(&a, &b);
 	ASSERT_SEEN(b.file->hami.slots[1].used[0].module, 21, "slot 1, device 0: its total is 20");
 	ASSERT_SEEN(b.file->own.device[1].used, 31, "device 1: its total is 31, its slots are 30");
 	ASSERT_SEEN(b.file->own.device[9].used, 1, "device 9: its total is 1, its slots are 0");
@@ -104,7 +103,7 @@ UNIT_TEST(test_the_dead)
 {
 	struct region a, b;
 
-	make_pair(state, &a, &b);
+	make_pair(&a, &b);
 	region_forget(&b);
 	assert_int_equal(count_wrong(&a), 0); /* it may count until it is in the way */
 	assert_int_equal(region_reap(&a), 1);
@@ -115,18 +114,17 @@ UNIT_TEST(test_the_dead)
 /* To inspect is to see what the dead left, counts that are out of bounds too, and to leave it. */
 UNIT_TEST(test_inspected)
 {
-	struct place *place = *state;
 	struct region a, b, seen = REGION_CLOSED;
 	struct fault fault = {""};
 	char *before = malloc(sizeof(*a.file));
 
-	make_pair(state, &a, &b);
+	make_pair(&a, &b);
 	a.file->own.lock = 7; /* slot 6: nobody */
 	a.file->hami.slot_count = 1025;
 	region_forget(&b);
 	region_forget(&a);
-	assert_int_equal(region_view(place->path, &seen, &fault), -EINVAL);
-	assert_int_equal(region_inspect(place->path, &seen, &fault), 0);
+	assert_int_equal(region_view(here.path, &seen, &fault), -EINVAL);
+	assert_int_equal(region_inspect(here.path, &seen, &fault), 0);
 	assert_false(seen.writable);
 	memcpy(before, seen.file, sizeof(*seen.file));
 	lines[0] = '\0';
@@ -157,7 +155,7 @@ UNIT_TEST(test_holder_is_found_out)
 	struct region a, b;
 	int status;
 
-	make_pair(state, &a, &b);
+	make_pair(&a, &b);
 	status = reap_status(spawn(spoil_total, &a));
 	if (ASSERTION_LEVEL >= 3)
 		assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
@@ -173,7 +171,7 @@ UNIT_TEST(test_holder_is_not_blamed_for_what_was)
 {
 	struct region a, b;
 
-	make_pair(state, &a, &b);
+	make_pair(&a, &b);
 	a.file->own.device[0].used++;
 	assert_int_equal(reap_status(spawn(spoil_total, &a)), 0);
 	assert_wrong(&b, "device 0: its total is 32, its slots are 30");

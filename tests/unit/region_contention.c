@@ -112,11 +112,10 @@ static void assert_held_to(struct crowd *crowd, struct region *region)
 
 UNIT_TEST(test_threads)
 {
-	struct place *place = *state;
-	struct crowd *crowd = crowd_make(place->path);
+	struct crowd *crowd = crowd_make(here.path);
 	struct region region = REGION_CLOSED;
 
-	assert_int_equal(open_claimed(place->path, &crowd->setup, &region), 0);
+	assert_int_equal(open_claimed(here.path, &crowd->setup, &region), 0);
 	work_in_threads(crowd, &region);
 	assert_held_to(crowd, &region);
 	region_close(&region);
@@ -125,12 +124,11 @@ UNIT_TEST(test_threads)
 
 UNIT_TEST(test_processes)
 {
-	struct place *place = *state;
-	struct crowd *crowd = crowd_make(place->path);
+	struct crowd *crowd = crowd_make(here.path);
 	struct region region = REGION_CLOSED;
 	pid_t pids[PROCESSES];
 
-	assert_int_equal(open_claimed(place->path, &crowd->setup, &region), 0);
+	assert_int_equal(open_claimed(here.path, &crowd->setup, &region), 0);
 	for (int i = 0; i < PROCESSES; i++)
 		pids[i] = spawn(process, crowd);
 	assert_true(reached(&crowd->ready, PROCESSES, LONG_MS));
@@ -166,19 +164,18 @@ static void *look_on(void *arg)
 
 UNIT_TEST(test_onlookers)
 {
-	struct place *place = *state;
 	struct region_setup setup = setup_of(LIMIT);
 	struct region region = REGION_CLOSED, view = REGION_CLOSED, mortal = REGION_CLOSED;
 	struct onlookers onlookers = {&view, 0, 0};
 	pthread_t threads[THREADS];
 	struct fault fault;
 
-	assert_int_equal(open_claimed(place->path, &setup, &region), 0);
-	assert_int_equal(region_view(place->path, &view, &fault), 0);
+	assert_int_equal(open_claimed(here.path, &setup, &region), 0);
+	assert_int_equal(region_view(here.path, &view, &fault), 0);
 	for (int i = 0; i < THREADS; i++)
 		assert_int_equal(pthread_create(&threads[i], NULL, look_on, &onlookers), 0);
 	for (int i = 0; i < 300; i++) {
-		assert_int_equal(open_claimed(place->path, NULL, &mortal), 0);
+		assert_int_equal(open_claimed(here.path, NULL, &mortal), 0);
 		assert_int_equal(region_charge(&mortal, 0, REGION_DATA, LIMIT - 5, LIMIT), 0);
 		assert_int_equal(region_charge(&region, 0, REGION_DATA, 5, LIMIT), 0);
 		region_forget(&mortal);

@@ -23,15 +23,14 @@ static int new_descriptor(void)
 }
 
 /* The driver's file, which every process has open. */
-static int begin(void **state)
+static int begin(void)
 {
-	struct place *place = *state;
 	int fd;
 
-	snprintf(driver_path, sizeof(driver_path), "%s.driver", place->path);
+	snprintf(driver_path, sizeof(driver_path), "%s.driver", here.path);
 	fd = open(driver_path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 	assert_true(fd >= 0);
-	make_slots(state);
+	make_slots();
 	return fd;
 }
 
@@ -50,7 +49,7 @@ static void end(int driver)
 UNIT_TEST(test_left)
 {
 	struct region_descriptors first = {0}, second = {0};
-	int driver = begin(state), fd = new_descriptor(), again = new_descriptor(), copy, other;
+	int driver = begin(), fd = new_descriptor(), again = new_descriptor(), copy, other;
 
 	assert_int_equal(region_descriptor_mark(fd, &first), 0);
 	assert_true(region_is_descriptor_key(first.key));
@@ -83,7 +82,7 @@ static long refuse(long number)
 UNIT_TEST(test_in_doubt)
 {
 	struct region_descriptors key = {0}, none = {0};
-	int driver = begin(state), fd = new_descriptor();
+	int driver = begin(), fd = new_descriptor();
 
 	refused = SYS_fcntl;
 	sys_fault = refuse;
@@ -106,7 +105,7 @@ UNIT_TEST(test_in_doubt)
 UNIT_TEST(test_key)
 {
 	struct region_descriptors keys[3] = {0};
-	int driver = begin(state), fds[3], stranger = new_descriptor(), copy;
+	int driver = begin(), fds[3], stranger = new_descriptor(), copy;
 
 	assert_int_equal(region_charge(&regions[0], 1, REGION_DATA, 3 * UNIT, 0), 0);
 	for (unsigned i = 0; i < 3; i++) {
@@ -133,7 +132,7 @@ UNIT_TEST(test_key)
 /* A program can mark a pipe. Opening the pipe again must not wait for a writer. */
 UNIT_TEST(test_marked_pipe)
 {
-	int driver = begin(state), fd;
+	int driver = begin(), fd;
 	char path[sizeof(driver_path) + 8];
 
 	snprintf(path, sizeof(path), "%s.pipe", driver_path);
@@ -153,7 +152,7 @@ UNIT_TEST(test_marked_pipe)
 UNIT_TEST(test_search_leaves_pipes)
 {
 	struct region_descriptors key = {0};
-	int driver = begin(state), fds[2];
+	int driver = begin(), fds[2];
 
 	assert_int_equal(pipe(fds), 0);
 	assert_int_equal(region_descriptor_mark(fds[0], &key), 0);
@@ -167,7 +166,7 @@ UNIT_TEST(test_search_leaves_pipes)
 UNIT_TEST(test_device)
 {
 	struct region_descriptors key = {0};
-	int driver = begin(state), device = open("/dev/null", O_RDONLY | O_CLOEXEC),
+	int driver = begin(), device = open("/dev/null", O_RDONLY | O_CLOEXEC),
 	    fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 
 	assert_int_equal(region_descriptor_mark(fd, &key), 0);
@@ -182,7 +181,7 @@ UNIT_TEST(test_device)
 UNIT_TEST(test_kept)
 {
 	struct region_descriptors key = {0};
-	int driver = begin(state), fd = new_descriptor();
+	int driver = begin(), fd = new_descriptor();
 	unsigned device;
 	uint64_t bytes;
 
@@ -224,7 +223,7 @@ static int new_dma_buf(void)
 UNIT_TEST(test_listed)
 {
 	struct region_descriptors key = {0};
-	int driver = begin(state), fds[] = {new_dma_buf(), new_dma_buf()};
+	int driver = begin(), fds[] = {new_dma_buf(), new_dma_buf()};
 
 	assert_int_equal(region_descriptor_mark(fds[0], &key), 0);
 	assert_int_equal(region_charge(&regions[0], 1, REGION_DATA, UNIT, 0), 0);

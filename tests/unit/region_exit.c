@@ -26,13 +26,12 @@ static void assert_empty(const struct region *region)
 	assert_memory_equal(&slot, &empty, sizeof(slot));
 }
 
-static void start(void **state, struct region *ret_region)
+static void start(struct region *ret_region)
 {
 	struct region_setup setup = setup_of(LIMIT);
-	struct place *place = *state;
 
 	*ret_region = (struct region)REGION_CLOSED;
-	assert_int_equal(open_claimed(place->path, &setup, ret_region), 0);
+	assert_int_equal(open_claimed(here.path, &setup, ret_region), 0);
 }
 
 static void charge_all(struct region *region)
@@ -48,10 +47,9 @@ static void charge_all(struct region *region)
 UNIT_TEST(test_is_emptied)
 {
 	struct region region, other = REGION_CLOSED;
-	struct place *place = *state;
 	struct vgpu_hami_usage own;
 
-	start(state, &region);
+	start(&region);
 	charge_all(&region);
 	region_begin_exit(&region);
 	assert_empty(&region);
@@ -66,7 +64,7 @@ UNIT_TEST(test_is_emptied)
 	assert_int_equal(count_wrong(&region), 0);
 
 	/* Nobody gets its slot, or clears it. */
-	assert_int_equal(open_claimed(place->path, NULL, &other), 0);
+	assert_int_equal(open_claimed(here.path, NULL, &other), 0);
 	assert_int_not_equal(other.slot, region.slot);
 	assert_int_equal(region_reap(&other), 0);
 	assert_int_equal(region_living(&other), 2);
@@ -88,7 +86,7 @@ UNIT_TEST(test_goes_on)
 	struct vgpu_hami_usage own;
 	struct region region;
 
-	start(state, &region);
+	start(&region);
 	charge_all(&region);
 	region_begin_exit(&region);
 	region_begin_exit(&region); /* nothing more */
@@ -113,11 +111,11 @@ UNIT_TEST(test_is_given_back)
 {
 	struct region region;
 
-	start(state, &region);
+	start(&region);
 	charge_all(&region);
 	region_begin_exit(&region);
 	region_close(&region);
-	start(state, &region);
+	start(&region);
 	assert_int_equal(region.slot, 0);
 	assert_false(region.exiting);
 	assert_int_equal(region_used(&region, 0), 0);
@@ -137,14 +135,13 @@ static void begin_exit_of(void *arg)
 UNIT_TEST(test_of_the_claimer_alone)
 {
 	struct region region, view = REGION_CLOSED, none = REGION_CLOSED;
-	struct place *place = *state;
 	struct fault fault;
 
-	start(state, &region);
+	start(&region);
 	charge_all(&region);
 	/* As a child by vfork, that has all that the parent has. */
 	assert_int_equal(reap_status(spawn(begin_exit_of, &region)), 0);
-	assert_int_equal(region_view(place->path, &view, &fault), 0);
+	assert_int_equal(region_view(here.path, &view, &fault), 0);
 	region_begin_exit(&view);
 	region_close(&view);
 	region_begin_exit(&none);
@@ -164,7 +161,7 @@ UNIT_TEST(test_is_not_kept)
 	struct region region;
 	uint64_t began_ns;
 
-	start(state, &region);
+	start(&region);
 	charge_all(&region);
 	assert_int_equal(region_lock(&region), 0);
 	sys_fault = no_futex;
@@ -182,10 +179,9 @@ UNIT_TEST(test_is_not_kept)
 UNIT_TEST(test_paused)
 {
 	struct region region, other = REGION_CLOSED;
-	struct place *place = *state;
 
-	start(state, &region);
-	assert_int_equal(open_claimed(place->path, NULL, &other), 0);
+	start(&region);
+	assert_int_equal(open_claimed(here.path, NULL, &other), 0);
 	region_pause(&region, true, &(unsigned){0});
 	region_begin_exit(&region);
 	assert_int_equal(slot_of(&region)->status, VGPU_SLOT_FREE);
@@ -201,7 +197,7 @@ UNIT_TEST(test_is_checked)
 {
 	struct region region;
 
-	start(state, &region);
+	start(&region);
 	charge_all(&region);
 	region_begin_exit(&region);
 	region.file->hami.slots[0].status = VGPU_SLOT_SUSPENDED;

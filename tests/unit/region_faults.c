@@ -121,17 +121,17 @@ static void fail_each(const char *path, enum before before)
 
 UNIT_TEST(test_making)
 {
-	fail_each(((struct place *)*state)->path, MISSING);
+	fail_each(here.path, MISSING);
 }
 
 UNIT_TEST(test_resetting)
 {
-	fail_each(((struct place *)*state)->path, UNHELD);
+	fail_each(here.path, UNHELD);
 }
 
 UNIT_TEST(test_appending)
 {
-	fail_each(((struct place *)*state)->path, HELD);
+	fail_each(here.path, HELD);
 }
 
 /* -- calls that must be reported as they are -------------------------------------------------- */
@@ -169,36 +169,34 @@ static void assert_reported(const char *path, long number, int error, const char
 
 UNIT_TEST(test_words)
 {
-	struct place *place = *state;
 	struct stat st;
 
-	assert_reported(place->path, SYS_openat, -EMFILE, "ulimit -n");
-	assert_reported(place->path, SYS_openat, -EROFS, "read-only");
+	assert_reported(here.path, SYS_openat, -EMFILE, "ulimit -n");
+	assert_reported(here.path, SYS_openat, -EROFS, "read-only");
 	let_through = 100;
-	assert_reported(place->path, SYS_write, -ENOSPC, "full");
-	assert_int_equal(stat(place->path, &st), 0);
+	assert_reported(here.path, SYS_write, -ENOSPC, "full");
+	assert_int_equal(stat(here.path, &st), 0);
 	assert_int_equal(st.st_size, 0); /* what had been written is given back */
-	assert_reported(place->path, SYS_mmap, -ENOMEM, "no memory");
-	assert_reported(place->path, SYS_fcntl, -EOPNOTSUPP, "no file locks");
-	assert_reported(place->path, SYS_fstat, -EIO, "error 5");
+	assert_reported(here.path, SYS_mmap, -ENOMEM, "no memory");
+	assert_reported(here.path, SYS_fcntl, -EOPNOTSUPP, "no file locks");
+	assert_reported(here.path, SYS_fstat, -EIO, "error 5");
 }
 
 /* The lock of somebody who is stopped in the middle of making a region. */
 UNIT_TEST(test_stopped_initialiser)
 {
-	struct place *place = *state;
 	struct region_setup setup = setup_of(GIB);
 	struct region region = REGION_CLOSED;
 	struct fault fault = {""};
 	uint64_t start = clock_now_ns();
-	int fd = open(place->path, O_RDWR | O_CREAT, 0666);
+	int fd = open(here.path, O_RDWR | O_CREAT, 0666);
 
 	assert_int_equal(sys_lock_byte(fd, VGPU_INIT_LOCK_OFFSET), 0);
-	assert_int_equal(region_open(place->path, &setup, &region, &fault), -ETIMEDOUT);
+	assert_int_equal(region_open(here.path, &setup, &region, &fault), -ETIMEDOUT);
 	assert_in_range(clock_now_ns() - start, 1900 * NS_PER_MS, LONG_MS * NS_PER_MS);
 	assert_non_null(strstr(fault.text, "stopped"));
 	close(fd); /* it dies */
-	assert_int_equal(region_open(place->path, &setup, &region, &fault), 0);
+	assert_int_equal(region_open(here.path, &setup, &region, &fault), 0);
 	region_close(&region);
 }
 
@@ -222,14 +220,13 @@ static long interrupt(long number)
 /* By signals: nothing comes of it. */
 UNIT_TEST(test_interrupted)
 {
-	struct place *place = *state;
 	struct region_setup setup = setup_of(GIB);
 	struct region a = REGION_CLOSED, b = REGION_CLOSED;
 
 	interrupted = 0;
 	sys_fault = interrupt;
-	assert_int_equal(open_claimed(place->path, &setup, &a), 0);
-	assert_int_equal(open_claimed(place->path, &setup, &b), 0);
+	assert_int_equal(open_claimed(here.path, &setup, &a), 0);
+	assert_int_equal(open_claimed(here.path, &setup, &b), 0);
 	assert_int_equal(region_charge(&b, 0, REGION_DATA, GIB, GIB), 0);
 	assert_int_equal(region_living(&a), 2);
 	region_close(&b);
@@ -246,12 +243,11 @@ UNIT_TEST(test_interrupted)
 /* A kernel that does not answer who lives: everybody may. */
 UNIT_TEST(test_no_answer)
 {
-	struct place *place = *state;
 	struct region_setup setup = setup_of(GIB);
 	struct region a = REGION_CLOSED, b = REGION_CLOSED;
 
-	assert_int_equal(open_claimed(place->path, &setup, &a), 0);
-	assert_int_equal(open_claimed(place->path, &setup, &b), 0);
+	assert_int_equal(open_claimed(here.path, &setup, &a), 0);
+	assert_int_equal(open_claimed(here.path, &setup, &b), 0);
 	assert_int_equal(region_charge(&b, 0, REGION_DATA, GIB, GIB), 0);
 	region_forget(&b); /* gone without a word */
 	failing_number = SYS_fcntl;

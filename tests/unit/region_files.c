@@ -57,15 +57,14 @@ UNIT_TEST(test_noise)
 {
 	static const size_t sizes[] = {
 		1, 4096, 2008951, 2008952, 2008953, REGION_SIZE - 1, REGION_SIZE, REGION_SIZE + 1};
-	struct place *place = *state;
 	uint8_t *noise = malloc(REGION_SIZE + 1);
 
 	srand(1);
 	for (size_t i = 0; i < REGION_SIZE + 1; i++)
 		noise[i] = (uint8_t)rand();
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
-		write_file(place->path, noise, sizes[i], sizes[i]);
-		assert_refused(place->path, "it holds something else");
+		write_file(here.path, noise, sizes[i], sizes[i]);
+		assert_refused(here.path, "it holds something else");
 	}
 	free(noise);
 }
@@ -74,13 +73,12 @@ UNIT_TEST(test_noise)
 UNIT_TEST(test_zeros_and_then_something)
 {
 	static const size_t sizes[] = {8192, REGION_SIZE, REGION_SIZE + 4096};
-	struct place *place = *state;
 	uint8_t *bytes = calloc(1, REGION_SIZE + 4096);
 
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
 		bytes[sizes[i] - 1] = 1;
-		write_file(place->path, bytes, sizes[i], sizes[i]);
-		assert_refused(place->path, "it holds something else");
+		write_file(here.path, bytes, sizes[i], sizes[i]);
+		assert_refused(here.path, "it holds something else");
 		bytes[sizes[i] - 1] = 0;
 	}
 	free(bytes);
@@ -88,15 +86,14 @@ UNIT_TEST(test_zeros_and_then_something)
 
 UNIT_TEST(test_hami_core)
 {
-	struct place *place = *state;
 	int32_t header[] = {19920718, 1, 2};
 
-	write_file(place->path, header, sizeof(header), 2008952);
-	assert_refused(place->path, "HAMi-core made it");
-	write_file(place->path, header, sizeof(header), 1197897);
-	assert_refused(place->path, "another version made it");
-	write_file(place->path, header, sizeof(header), REGION_SIZE);
-	assert_refused(place->path, "another program made it");
+	write_file(here.path, header, sizeof(header), 2008952);
+	assert_refused(here.path, "HAMi-core made it");
+	write_file(here.path, header, sizeof(header), 1197897);
+	assert_refused(here.path, "another version made it");
+	write_file(here.path, header, sizeof(header), REGION_SIZE);
+	assert_refused(here.path, "another program made it");
 }
 
 static void make_region(const char *path)
@@ -120,38 +117,34 @@ static void patch(const char *path, off_t offset, uint32_t word)
 
 UNIT_TEST(test_other_versions)
 {
-	struct place *place = *state;
-
-	make_region(place->path);
-	patch(place->path, 4, 2);
-	assert_refused(place->path, "HAMi 2.2");
-	make_region(place->path);
-	patch(place->path, 8, 3);
-	assert_refused(place->path, "HAMi 1.3");
-	make_region(place->path);
-	patch(place->path, 2011136 + 8, 2);
-	assert_refused(place->path, "is of version 2");
-	make_region(place->path);
-	patch(place->path, 2011136 + 12, 12);
-	assert_refused(place->path, "is of version 1");
+	make_region(here.path);
+	patch(here.path, 4, 2);
+	assert_refused(here.path, "HAMi 2.2");
+	make_region(here.path);
+	patch(here.path, 8, 3);
+	assert_refused(here.path, "HAMi 1.3");
+	make_region(here.path);
+	patch(here.path, 2011136 + 8, 2);
+	assert_refused(here.path, "is of version 2");
+	make_region(here.path);
+	patch(here.path, 2011136 + 12, 12);
+	assert_refused(here.path, "is of version 1");
 }
 
 UNIT_TEST(test_damaged)
 {
-	struct place *place = *state;
-
-	make_region(place->path);
-	patch(place->path, 56, 17);
-	assert_refused(place->path, "17 devices");
-	make_region(place->path);
-	patch(place->path, 2008896, 1025);
-	assert_refused(place->path, "1025 slots");
-	make_region(place->path);
-	patch(place->path, 2008896, (uint32_t)-1);
-	assert_refused(place->path, "-1 slots");
-	make_region(place->path);
-	assert_int_equal(truncate(place->path, REGION_SIZE - 4096), 0);
-	assert_refused(place->path, "another version made it");
+	make_region(here.path);
+	patch(here.path, 56, 17);
+	assert_refused(here.path, "17 devices");
+	make_region(here.path);
+	patch(here.path, 2008896, 1025);
+	assert_refused(here.path, "1025 slots");
+	make_region(here.path);
+	patch(here.path, 2008896, (uint32_t)-1);
+	assert_refused(here.path, "-1 slots");
+	make_region(here.path);
+	assert_int_equal(truncate(here.path, REGION_SIZE - 4096), 0);
+	assert_refused(here.path, "another version made it");
 }
 
 static void assert_never_opens(const char *path, int error, const char *words)
@@ -171,41 +164,35 @@ static void assert_never_opens(const char *path, int error, const char *words)
 
 UNIT_TEST(test_directory)
 {
-	struct place *place = *state;
-
-	assert_int_equal(mkdir(place->path, 0777), 0);
-	assert_never_opens(place->path, -EISDIR, "it is a directory");
-	rmdir(place->path);
+	assert_int_equal(mkdir(here.path, 0777), 0);
+	assert_never_opens(here.path, -EISDIR, "it is a directory");
+	rmdir(here.path);
 }
 
 UNIT_TEST(test_symbolic_link)
 {
-	struct place *place = *state;
 	char target[128];
 
-	snprintf(target, sizeof(target), "%s/target", place->dir);
+	snprintf(target, sizeof(target), "%s/target", here.dir);
 	make_region(target);
-	assert_int_equal(symlink(target, place->path), 0);
-	assert_never_opens(place->path, -ELOOP, "symbolic link");
+	assert_int_equal(symlink(target, here.path), 0);
+	assert_never_opens(here.path, -ELOOP, "symbolic link");
 	unlink(target); /* nor is the file made that it points to */
-	assert_never_opens(place->path, -ELOOP, "symbolic link");
+	assert_never_opens(here.path, -ELOOP, "symbolic link");
 	assert_int_equal(access(target, F_OK), -1);
 }
 
 UNIT_TEST(test_fifo)
 {
-	struct place *place = *state;
-
-	assert_int_equal(mkfifo(place->path, 0666), 0);
-	assert_never_opens(place->path, -EINVAL, "not a regular file");
+	assert_int_equal(mkfifo(here.path, 0666), 0);
+	assert_never_opens(here.path, -EINVAL, "not a regular file");
 }
 
 UNIT_TEST(test_no_directory)
 {
-	struct place *place = *state;
 	char path[128];
 
-	snprintf(path, sizeof(path), "%s/no/slice.cache", place->dir);
+	snprintf(path, sizeof(path), "%s/no/slice.cache", here.dir);
 	assert_never_opens(path, -ENOENT, "is the slice set up");
 }
 
@@ -222,14 +209,12 @@ static void open_as_nobody(void *arg)
 
 UNIT_TEST(test_no_permission)
 {
-	struct place *place = *state;
-
 	if (geteuid() != 0)
 		skip();
-	make_region(place->path);
-	assert_int_equal(chmod(place->dir, 0777), 0);
-	assert_int_equal(chmod(place->path, 0600), 0);
-	assert_int_equal(reap_status(spawn(open_as_nobody, place->path)), 0);
+	make_region(here.path);
+	assert_int_equal(chmod(here.dir, 0777), 0);
+	assert_int_equal(chmod(here.path, 0600), 0);
+	assert_int_equal(reap_status(spawn(open_as_nobody, here.path)), 0);
 }
 
 /* A second user over the first one's file, in a directory like /tmp. */
@@ -246,13 +231,11 @@ static void open_as_other(void *arg)
 
 UNIT_TEST(test_several_users)
 {
-	struct place *place = *state;
-
 	if (geteuid() != 0)
 		skip();
-	make_region(place->path);
-	assert_int_equal(chmod(place->dir, 01777), 0);
-	assert_int_equal(reap_status(spawn(open_as_other, place->path)), 0);
+	make_region(here.path);
+	assert_int_equal(chmod(here.dir, 01777), 0);
+	assert_int_equal(reap_status(spawn(open_as_other, here.path)), 0);
 }
 
 static void assert_made(const char *path)
@@ -276,24 +259,23 @@ UNIT_TEST(test_unfinished)
 {
 	static const size_t sizes[] = {0, 1, 4096, 5000, 2008952, REGION_SIZE - 1, REGION_SIZE};
 	static const uint64_t making = 0x30304e4f49474552u, made = 0x31304e4f49474552u;
-	struct place *place = *state;
 	struct stat st;
 
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
-		write_file(place->path, "", 0, sizes[i]);
-		assert_made(place->path);
+		write_file(here.path, "", 0, sizes[i]);
+		assert_made(here.path);
 		if (sizes[i] < REGION_SIZE) { /* no holes */
-			assert_int_equal(stat(place->path, &st), 0);
+			assert_int_equal(stat(here.path, &st), 0);
 			assert_true(st.st_blocks * 512 >= REGION_SIZE);
 		}
 	}
-	write_file(place->path, "", 0, REGION_SIZE);
-	patch(place->path, 2011136, (uint32_t)making);
-	patch(place->path, 2011140, (uint32_t)(making >> 32));
-	patch(place->path, 64, 12345);
-	assert_made(place->path);
-	make_region(place->path);
-	patch(place->path, 0, 0); /* HAMi's magic alone is missing */
-	patch(place->path, 2011136, (uint32_t)made);
-	assert_made(place->path);
+	write_file(here.path, "", 0, REGION_SIZE);
+	patch(here.path, 2011136, (uint32_t)making);
+	patch(here.path, 2011140, (uint32_t)(making >> 32));
+	patch(here.path, 64, 12345);
+	assert_made(here.path);
+	make_region(here.path);
+	patch(here.path, 0, 0); /* HAMi's magic alone is missing */
+	patch(here.path, 2011136, (uint32_t)made);
+	assert_made(here.path);
 }

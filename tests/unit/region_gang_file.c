@@ -5,11 +5,11 @@
 
 static struct gang_file ours, theirs;
 
-static void opens(const struct place *place, struct gang_file *file)
+static void opens(struct gang_file *file)
 {
 	struct fault fault = {""};
 
-	if (gang_file_open(place->path, file, &fault) != 0)
+	if (gang_file_open(here.path, file, &fault) != 0)
 		fail_msg("%s", fault.text);
 }
 
@@ -49,18 +49,17 @@ static void write_file(const char *path, const void *bytes, size_t len, mode_t m
 
 UNIT_TEST(test_made)
 {
-	const struct place *place = *state;
 	struct stat st;
 
 	umask(0);
-	opens(place, &ours);
-	assert_int_equal(stat(place->path, &st), 0);
+	opens(&ours);
+	assert_int_equal(stat(here.path, &st), 0);
 	assert_int_equal(st.st_size, sizeof(struct vgpu_gang_file));
 	assert_int_equal(st.st_mode & 07777, 0600);
 	assert_int_equal(ours.file->magic, VGPU_GANG_MAGIC);
 	assert_int_equal(ours.file->size, st.st_size);
 	ours.file->gang.group.used_ns = 17;
-	opens(place, &theirs);
+	opens(&theirs);
 	assert_int_equal(theirs.file->gang.group.used_ns, 17);
 	assert_int_equal(gang_file_number(&ours), gang_file_number(&theirs));
 	gang_file_forget(&ours);
@@ -70,79 +69,74 @@ UNIT_TEST(test_made)
 /* A process that was killed while it made the file. */
 UNIT_TEST(test_half_made)
 {
-	const struct place *place = *state;
 	static char bytes[sizeof(struct vgpu_gang_file)];
 
 	for (size_t len = 0; len <= sizeof(bytes); len += sizeof(bytes) / 2) {
-		write_file(place->path, bytes, len, 0600);
-		opens(place, &ours);
+		write_file(here.path, bytes, len, 0600);
+		opens(&ours);
 		assert_int_equal(ours.file->magic, VGPU_GANG_MAGIC);
 		gang_file_forget(&ours);
 	}
 	bytes[8] = 1; /* all but the magic was stored */
-	write_file(place->path, bytes, sizeof(bytes), 0600);
-	opens(place, &ours);
+	write_file(here.path, bytes, sizeof(bytes), 0600);
+	opens(&ours);
 	assert_int_equal(ours.file->version, VGPU_GANG_VERSION);
 	gang_file_forget(&ours);
 	bytes[200] = 1;
-	write_file(place->path, bytes, sizeof(bytes), 0600);
-	refuses(place->path, -EINVAL, "holds something else");
+	write_file(here.path, bytes, sizeof(bytes), 0600);
+	refuses(here.path, -EINVAL, "holds something else");
 }
 
 UNIT_TEST(test_refused)
 {
-	const struct place *place = *state;
 	struct vgpu_gang_file other = {
 		.magic = VGPU_GANG_MAGIC, .version = VGPU_GANG_VERSION + 1, .size = sizeof(other)};
 	char path[128];
 
-	snprintf(path, sizeof(path), "%s/missing/gang", place->dir);
+	snprintf(path, sizeof(path), "%s/missing/gang", here.dir);
 	refuses(path, -ENOENT, "its directory is not there; make or mount it, or set VGPU_GANGS");
-	write_file(place->path, "something", 9, 0600);
-	refuses(place->path, -EINVAL, "holds something else; remove it");
-	write_file(place->path, &other, sizeof(other), 0600);
-	refuses(place->path, -EINVAL, "another version made it");
-	write_file(place->path, &other, sizeof(other) / 2, 0600);
-	refuses(place->path, -EINVAL, "holds something else");
-	write_file(place->path, "", 0, 0620);
-	refuses(place->path, -EPERM, "others may write the gang");
-	chmod(place->path, 0602);
-	refuses(place->path, -EPERM, "chmod it to 0600");
-	chmod(place->path, 0644);
-	opens(place, &ours);
+	write_file(here.path, "something", 9, 0600);
+	refuses(here.path, -EINVAL, "holds something else; remove it");
+	write_file(here.path, &other, sizeof(other), 0600);
+	refuses(here.path, -EINVAL, "another version made it");
+	write_file(here.path, &other, sizeof(other) / 2, 0600);
+	refuses(here.path, -EINVAL, "holds something else");
+	write_file(here.path, "", 0, 0620);
+	refuses(here.path, -EPERM, "others may write the gang");
+	chmod(here.path, 0602);
+	refuses(here.path, -EPERM, "chmod it to 0600");
+	chmod(here.path, 0644);
+	opens(&ours);
 	gang_file_forget(&ours);
-	snprintf(path, sizeof(path), "%s/again", place->dir);
-	assert_int_equal(link(place->path, path), 0);
-	refuses(place->path, -EINVAL, "it has another name besides");
+	snprintf(path, sizeof(path), "%s/again", here.dir);
+	assert_int_equal(link(here.path, path), 0);
+	refuses(here.path, -EINVAL, "it has another name besides");
 	unlink(path);
-	assert_int_equal(symlink(place->path, path), 0);
+	assert_int_equal(symlink(here.path, path), 0);
 	refuses(path, -ELOOP, "it is a symbolic link");
 	unlink(path);
-	unlink(place->path);
-	mkdir(place->path, 0700);
-	refuses(place->path, -EISDIR, "it is a directory");
+	unlink(here.path);
+	mkdir(here.path, 0700);
+	refuses(here.path, -EISDIR, "it is a directory");
 }
 
 /* Another user's file, where this test may make one. */
 UNIT_TEST(test_other_user)
 {
-	const struct place *place = *state;
-
-	opens(place, &ours);
+	opens(&ours);
 	gang_file_forget(&ours);
 	if (geteuid() != 0)
 		skip();
-	assert_int_equal(chown(place->path, 12345, 12345), 0);
-	refuses(place->path, -EPERM, "is user 12345's, and this program runs as user 0: remove it");
+	assert_int_equal(chown(here.path, 12345, 12345), 0);
+	refuses(here.path, -EPERM, "is user 12345's, and this program runs as user 0: remove it");
 }
 
 UNIT_TEST(test_entries)
 {
-	const struct place *place = *state;
 	uint32_t first, second, third, again;
 
-	opens(place, &ours);
-	opens(place, &theirs); /* another open file, as another process has */
+	opens(&ours);
+	opens(&theirs); /* another open file, as another process has */
 	assert_int_equal(claims(&ours, &first), 0);
 	assert_int_equal(claims(&theirs, &second), 1);
 	assert_int_equal(claims(&ours, &third), 2);
@@ -171,16 +165,15 @@ UNIT_TEST(test_entries)
 /* A killed process's entries are free at once, also where a child of it holds on to nothing. */
 UNIT_TEST(test_killed)
 {
-	const struct place *place = *state;
 	uint32_t *owner =
 		mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	pid_t child;
 
-	opens(place, &ours);
+	opens(&ours);
 	child = fork();
 	if (child == 0) {
 		gang_file_forget(&ours);
-		opens(place, &ours);
+		opens(&ours);
 		claims(&ours, &owner[0]);
 		__atomic_store_n(&owner[1], 1, __ATOMIC_RELEASE);
 		pause();
@@ -198,12 +191,11 @@ UNIT_TEST(test_killed)
 
 UNIT_TEST(test_full)
 {
-	const struct place *place = *state;
 	struct fault fault = {""};
 	uint32_t owner;
 
-	opens(place, &ours);
-	opens(place, &theirs);
+	opens(&ours);
+	opens(&theirs);
 	for (unsigned i = 0; i < VGPU_GANG_MEMBERS_MAX; i++)
 		assert_int_equal(claims(i % 2 ? &ours : &theirs, &owner), i);
 	assert_int_equal(gang_file_claim(&ours, &owner, &fault), -ENOSPC);
@@ -215,24 +207,23 @@ UNIT_TEST(test_full)
 
 UNIT_TEST(test_watched)
 {
-	const struct place *place = *state;
 	struct fault fault = {""};
 	uint32_t owner;
 
-	opens(place, &ours);
+	opens(&ours);
 	assert_int_equal(gang_file_watch(&ours), 0);
 	close(ours.shared.fd); /* as a program does that closes all it finds */
 	assert_true(gang_file_lives(&ours, 1));
 	assert_int_equal(gang_file_watch(&ours), 0);
 	claims(&ours, &owner);
-	unlink(place->path);
+	unlink(here.path);
 	assert_int_equal(gang_file_watch(&ours), -ESTALE);
 	assert_int_equal(gang_file_claim(&ours, &owner, &fault), -ESTALE);
-	opens(place, &theirs);
+	opens(&theirs);
 	assert_int_equal(gang_file_watch(&ours), -ESTALE);
 	assert_int_not_equal(gang_file_number(&ours), gang_file_number(&theirs));
 	gang_file_forget(&ours);
-	assert_int_equal(truncate(place->path, 0), 0);
+	assert_int_equal(truncate(here.path, 0), 0);
 	assert_int_equal(gang_file_watch(&theirs), -EUCLEAN);
 	assert_int_equal(theirs.file->magic, 0); /* and no SIGBUS */
 	assert_int_equal(gang_file_watch(&theirs), -EUCLEAN);
@@ -241,30 +232,28 @@ UNIT_TEST(test_watched)
 
 UNIT_TEST(test_swept)
 {
-	const struct place *place = *state;
 	struct fault fault = {""};
 	uint32_t owner;
 
-	opens(place, &ours);
+	opens(&ours);
 	claims(&ours, &owner);
-	gang_file_sweep(place->path);
-	assert_int_equal(access(place->path, F_OK), 0);
+	gang_file_sweep(here.path);
+	assert_int_equal(access(here.path, F_OK), 0);
 	gang_file_release(&ours, 0);
-	gang_file_sweep(place->path);
-	assert_int_equal(access(place->path, F_OK), -1);
+	gang_file_sweep(here.path);
+	assert_int_equal(access(here.path, F_OK), -1);
 	assert_int_equal(gang_file_claim(&ours, &owner, &fault), -ESTALE);
 	gang_file_forget(&ours);
-	write_file(place->path, "something", 9, 0600);
-	gang_file_sweep(place->path);
-	assert_int_equal(access(place->path, F_OK), 0);
-	gang_file_sweep(place->dir);
+	write_file(here.path, "something", 9, 0600);
+	gang_file_sweep(here.path);
+	assert_int_equal(access(here.path, F_OK), 0);
+	gang_file_sweep(here.dir);
 	gang_file_sweep("/nowhere/at/all");
 }
 
 /* Many processes that open and join at once: each finds it whole, and has an entry of its own. */
 UNIT_TEST(test_race)
 {
-	const struct place *place = *state;
 	enum { MANY = 12 };
 
 	for (int round = 0; round < 5; round++) {
@@ -272,13 +261,13 @@ UNIT_TEST(test_race)
 		int status, ready[2];
 		pid_t children[MANY];
 
-		unlink(place->path);
+		unlink(here.path);
 		assert_int_equal(pipe(ready), 0);
 		for (int i = 0; i < MANY; i++) {
 			children[i] = fork();
 			if (children[i] != 0)
 				continue;
-			opens(place, &ours);
+			opens(&ours);
 			status = (int)claims(&ours, &owner);
 			write(ready[1], &status, sizeof(status));
 			pause();

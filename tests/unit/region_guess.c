@@ -10,14 +10,13 @@ struct two {
 	struct region own, other;
 };
 
-static void open_two(void **state, struct two *two)
+static void open_two(struct two *two)
 {
-	struct place *place = *state;
 	struct region_setup setup = setup_from(0, 2, LIMIT);
 
 	*two = (struct two){REGION_CLOSED, REGION_CLOSED};
-	assert_int_equal(open_claimed(place->path, &setup, &two->own), 0);
-	assert_int_equal(open_claimed(place->path, &setup, &two->other), 0);
+	assert_int_equal(open_claimed(here.path, &setup, &two->own), 0);
+	assert_int_equal(open_claimed(here.path, &setup, &two->other), 0);
 }
 
 static void close_two(struct two *two)
@@ -59,7 +58,7 @@ UNIT_TEST(test_is_waited_for)
 {
 	struct two two;
 
-	open_two(state, &two);
+	open_two(&two);
 	assert_false(region_wait_guesses(&two.own, 1));
 	assert_true(is_waited_for(&two));
 	assert_false(region_wait_guesses(&two.own, 1));
@@ -71,7 +70,7 @@ UNIT_TEST(test_of_others_on_the_device)
 {
 	struct two two;
 
-	open_two(state, &two);
+	open_two(&two);
 	region_guess_begin(&two.own, 0);
 	region_guess_begin(&two.own, 1);
 	region_guess_begin(&two.other, 1);
@@ -91,7 +90,7 @@ UNIT_TEST(test_not_for_ever)
 	struct two two;
 	uint64_t began_ns;
 
-	open_two(state, &two);
+	open_two(&two);
 	began_ns = clock_now_ns();
 	region_guess_begin(&two.other, 1);
 	region_wait_guesses(&two.own, 1);
@@ -107,7 +106,7 @@ UNIT_TEST(test_odd_times)
 	struct two two;
 	uint64_t *word;
 
-	open_two(state, &two);
+	open_two(&two);
 	word = &two.other.file->own.slots[two.other.slot].guess;
 	*word = UINT64_MAX;
 	assert_false(region_wait_guesses(&two.own, 1));
@@ -119,19 +118,18 @@ UNIT_TEST(test_odd_times)
 /* The dead have none, and who gets the slot next has not theirs. */
 UNIT_TEST(test_death)
 {
-	struct place *place = *state;
 	struct region_setup setup = setup_from(0, 2, LIMIT);
 	struct two two;
 	int slot;
 
-	open_two(state, &two);
+	open_two(&two);
 	slot = two.other.slot;
 	region_guess_begin(&two.other, 1);
 	region_forget(&two.other);
 	assert_false(region_wait_guesses(&two.own, 1));
 	assert_int_equal(region_reap(&two.own), 1);
 	two.other = (struct region)REGION_CLOSED;
-	assert_int_equal(open_claimed(place->path, &setup, &two.other), 0);
+	assert_int_equal(open_claimed(here.path, &setup, &two.other), 0);
 	assert_int_equal(two.other.slot, slot);
 	assert_false(region_wait_guesses(&two.own, 1));
 	close_two(&two);

@@ -87,14 +87,13 @@ UNIT_TEST_ALONE(test_own_part)
 /* The same, as a monitor finds them: bytes of a file. */
 UNIT_TEST(test_made_file)
 {
-	struct place *place = *state;
 	struct region_setup setup = setup_from(7, 2, 3 * GIB);
 	struct region region = REGION_CLOSED;
 	uint8_t *bytes;
 	int32_t word;
 	uint64_t figure;
 
-	assert_int_equal(open_claimed(place->path, &setup, &region), 0);
+	assert_int_equal(open_claimed(here.path, &setup, &region), 0);
 	assert_int_equal(region_charge(&region, 1, REGION_DATA, 12345, 0), 0);
 	bytes = (uint8_t *)region.file;
 	memcpy(&word, bytes, 4);

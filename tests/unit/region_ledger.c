@@ -2,13 +2,12 @@
 #include "region_fixture.h"
 #include "region_internal.h"
 
-static struct region make_with(void **state, unsigned devices)
+static struct region make_with(unsigned devices)
 {
-	struct place *place = *state;
 	struct region_setup setup = setup_from(0, devices, GIB);
 	struct region region = REGION_CLOSED;
 
-	assert_int_equal(open_claimed(place->path, &setup, &region), 0);
+	assert_int_equal(open_claimed(here.path, &setup, &region), 0);
 	return region;
 }
 
@@ -26,7 +25,7 @@ static void assert_usage(const struct region *region, unsigned device, uint64_t 
 
 UNIT_TEST(test_classes)
 {
-	struct region region = make_with(state, 2);
+	struct region region = make_with(2);
 
 	assert_int_equal(region_charge(&region, 1, REGION_CONTEXT, 1, 0), 0);
 	assert_int_equal(region_charge(&region, 1, REGION_MODULE, 20, 0), 0);
@@ -47,11 +46,10 @@ UNIT_TEST(test_classes)
 
 UNIT_TEST(test_limit)
 {
-	struct region region = make_with(state, 1), other = REGION_CLOSED;
-	struct place *place = *state;
+	struct region region = make_with(1), other = REGION_CLOSED;
 	struct region_setup setup = setup_of(GIB);
 
-	assert_int_equal(open_claimed(place->path, &setup, &other), 0);
+	assert_int_equal(open_claimed(here.path, &setup, &other), 0);
 	assert_int_equal(region_charge(&region, 0, REGION_DATA, 60, 100), 0);
 	assert_int_equal(region_charge(&other, 0, REGION_DATA, 41, 100), -EDQUOT);
 	assert_int_equal(region_charge(&other, 0, REGION_DATA, 40, 100), 0);
@@ -71,7 +69,7 @@ UNIT_TEST(test_limit)
 
 UNIT_TEST(test_overflow)
 {
-	struct region region = make_with(state, 1);
+	struct region region = make_with(1);
 
 	assert_int_equal(region_charge(&region, 0, REGION_DATA, UINT64_MAX - 5, 0), 0);
 	assert_int_equal(region_charge(&region, 0, REGION_DATA, 6, 0), -EDQUOT);
@@ -91,7 +89,7 @@ UNIT_TEST(test_overflow)
 
 UNIT_TEST(test_range)
 {
-	struct region region = make_with(state, 1);
+	struct region region = make_with(1);
 	uint64_t got = 12345;
 
 	assert_int_equal(region_charge_range(&region, 0, REGION_DATA, 10, 60, 100, &got), 0);
@@ -116,7 +114,7 @@ UNIT_TEST(test_range)
 /* What was measured, and is there, is charged without a limit. */
 UNIT_TEST(test_without_limit)
 {
-	struct region region = make_with(state, 1);
+	struct region region = make_with(1);
 
 	assert_int_equal(region_charge(&region, 0, REGION_DATA, 100, 100), 0);
 	assert_int_equal(region_charge(&region, 0, REGION_CONTEXT, 500, 0), 0);
@@ -132,7 +130,7 @@ UNIT_TEST(test_without_limit)
 /* The most that was held together, `offset` aside, since one began to look. */
 UNIT_TEST(test_peak)
 {
-	struct region region = make_with(state, 1);
+	struct region region = make_with(1);
 
 	assert_int_equal(region_charge(&region, 0, REGION_DATA, 70, 0), 0);
 	assert_int_equal(region_peak_begin(&region, 0), 0);
@@ -153,7 +151,7 @@ UNIT_TEST(test_peak)
 
 UNIT_TEST(test_devices_out_of_range)
 {
-	struct region region = make_with(state, 2);
+	struct region region = make_with(2);
 
 	assert_int_equal(region_charge(&region, 2, REGION_DATA, 1, 0), -EINVAL);
 	assert_int_equal(region_charge(&region, 16, REGION_DATA, 1, 0), -EINVAL);
@@ -169,12 +167,11 @@ UNIT_TEST(test_devices_out_of_range)
 /* What a dead process held is there for the next one that needs it. */
 UNIT_TEST(test_the_dead_make_room)
 {
-	struct region region = make_with(state, 1), dead = REGION_CLOSED;
-	struct place *place = *state;
+	struct region region = make_with(1), dead = REGION_CLOSED;
 	struct region_setup setup = setup_of(GIB);
 	uint64_t got;
 
-	assert_int_equal(open_claimed(place->path, &setup, &dead), 0);
+	assert_int_equal(open_claimed(here.path, &setup, &dead), 0);
 	assert_int_equal(region_charge(&dead, 0, REGION_DATA, 90, 100), 0);
 	assert_int_equal(region_charge(&region, 0, REGION_DATA, 11, 100), -EDQUOT);
 	region_forget(&dead);
@@ -182,7 +179,7 @@ UNIT_TEST(test_the_dead_make_room)
 	assert_int_equal(region_charge(&region, 0, REGION_DATA, 11, 100), 0);
 	assert_int_equal(region_used(&region, 0), 11);
 
-	assert_int_equal(open_claimed(place->path, &setup, &dead), 0);
+	assert_int_equal(open_claimed(here.path, &setup, &dead), 0);
 	assert_int_equal(region_charge(&dead, 0, REGION_DATA, 89, 100), 0);
 	region_forget(&dead);
 	assert_int_equal(region_charge_range(&region, 0, REGION_DATA, 89, 200, 100, &got), 0);
@@ -209,7 +206,7 @@ static void watch(enum region_step step)
 
 UNIT_TEST(test_never_too_low)
 {
-	watched = make_with(state, 1);
+	watched = make_with(1);
 	region_step_hook = watch;
 	for (enum region_class class = REGION_CONTEXT; class <= REGION_OFFSET; class ++) {
 		assert_int_equal(region_charge(&watched, 0, class, 5, 0), 0);
@@ -226,10 +223,9 @@ UNIT_TEST(test_never_too_low)
 /* The lock is not to be had: the refund is made by the next change that gets it. */
 UNIT_TEST(test_late_refund)
 {
-	struct region region = make_with(state, 1), holder = REGION_CLOSED;
-	struct place *place = *state;
+	struct region region = make_with(1), holder = REGION_CLOSED;
 
-	assert_int_equal(open_claimed(place->path, NULL, &holder), 0);
+	assert_int_equal(open_claimed(here.path, NULL, &holder), 0);
 	assert_int_equal(region_charge(&region, 0, REGION_DATA, 100, 200), 0);
 	assert_int_equal(region_lock(&holder), 0);
 	region_refund(&region, 0, REGION_DATA, 60);

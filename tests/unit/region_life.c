@@ -41,18 +41,17 @@ static void start_dying(void *arg)
 	syscall(SYS_exit, 0);
 }
 
-static pid_t start(void **state, struct region *region)
+static pid_t start(struct region *region)
 {
-	struct place *place = *state;
 	struct region_setup setup = setup_of(LIMIT);
 	pid_t pid;
 
 	dying = dying ? dying : shared_memory(sizeof(*dying));
 	memset(dying, 0, sizeof(*dying));
-	dying->path = place->path;
+	dying->path = here.path;
 	*region = (struct region)REGION_CLOSED;
 	if (region)
-		assert_int_equal(open_claimed(place->path, &setup, region), 0);
+		assert_int_equal(open_claimed(here.path, &setup, region), 0);
 	pid = spawn(start_dying, NULL);
 	assert_true(reached(&dying->gone, 1, LONG_MS));
 	while (region_slot_end(region, 1) != REGION_END_SEEN)
@@ -64,7 +63,7 @@ static pid_t start(void **state, struct region *region)
 UNIT_TEST(test_counts)
 {
 	struct region region, next = REGION_CLOSED;
-	pid_t pid = start(state, &region);
+	pid_t pid = start(&region);
 
 	assert_false(region_slot_alive(&region, 1));
 	assert_int_equal(region_living(&region), 1);
@@ -93,7 +92,7 @@ static void *end_soon(void *arg)
 UNIT_TEST(test_is_waited_for)
 {
 	struct region region;
-	pid_t pid = start(state, &region);
+	pid_t pid = start(&region);
 	uint64_t start_ns = clock_now_ns();
 	pthread_t thread;
 
@@ -110,7 +109,7 @@ UNIT_TEST(test_is_waited_for)
 UNIT_TEST(test_not_for_ever)
 {
 	struct region region;
-	pid_t pid = start(state, &region);
+	pid_t pid = start(&region);
 	uint64_t start_ns = clock_now_ns();
 
 	assert_false(region_wait_dying(&region, 1)); /* it holds nothing of that one */
@@ -126,7 +125,7 @@ UNIT_TEST(test_outlives_a_reset)
 {
 	struct region_setup more = setup_of(2 * LIMIT);
 	struct region region, next = REGION_CLOSED;
-	pid_t pid = start(state, &region);
+	pid_t pid = start(&region);
 
 	region_close(&region);
 	assert_int_equal(open_claimed(dying->path, &more, &next), 0); /* it waits, and goes on */
@@ -142,15 +141,14 @@ UNIT_TEST(test_outlives_a_reset)
 
 /* -- those that only seem so ------------------------------------------------------------------ */
 
-static void leave_charge(void **state, struct region *region)
+static void leave_charge(struct region *region)
 {
-	struct place *place = *state;
 	struct region_setup setup = setup_of(LIMIT);
 	struct region other = REGION_CLOSED;
 
 	*region = (struct region)REGION_CLOSED;
-	assert_int_equal(open_claimed(place->path, &setup, region), 0);
-	assert_int_equal(open_claimed(place->path, &setup, &other), 0);
+	assert_int_equal(open_claimed(here.path, &setup, region), 0);
+	assert_int_equal(open_claimed(here.path, &setup, &other), 0);
 	assert_int_equal(region_charge(&other, 0, REGION_DATA, MIB, LIMIT), 0);
 	region_forget(&other);
 }
@@ -160,7 +158,7 @@ UNIT_TEST(test_reused_pid)
 {
 	struct region region;
 
-	leave_charge(state, &region);
+	leave_charge(&region);
 	assert_int_equal(region_slot_end(&region, 1), REGION_END_OVER);
 	region.file->hami.slots[1].pid = 1;
 	assert_int_equal(region_slot_end(&region, 1), REGION_END_OVER);
@@ -176,12 +174,11 @@ UNIT_TEST(test_unknown)
 	static const uint64_t namespaces[] = {0, 1};
 
 	for (int i = 0; i < 2; i++) {
-		struct place *place = *state;
 		struct region region;
 		uint64_t seen_ns;
 
-		unlink(place->path);
-		leave_charge(state, &region);
+		unlink(here.path);
+		leave_charge(&region);
 		region.file->own.slots[1].pid_namespace = namespaces[i];
 		seen_ns = clock_now_ns();
 		assert_int_equal(region_slot_end(&region, 1), REGION_END_UNKNOWN);
@@ -198,7 +195,7 @@ UNIT_TEST(test_nothing_held)
 {
 	struct region region;
 
-	leave_charge(state, &region);
+	leave_charge(&region);
 	memset(region.file->hami.slots[1].used, 0, sizeof(region.file->hami.slots[1].used));
 	region.file->own.device[0].used = 0;
 	region.file->own.slots[1].pid_namespace = 1;
@@ -220,13 +217,12 @@ static void become_another(void *arg)
 /* A process that goes on as another program has given back what it had. */
 UNIT_TEST(test_exec)
 {
-	struct place *place = *state;
 	struct region_setup setup = setup_of(LIMIT);
 	struct region region = REGION_CLOSED;
 	pid_t pid;
 
-	assert_int_equal(open_claimed(place->path, &setup, &region), 0);
-	pid = spawn(become_another, place->path);
+	assert_int_equal(open_claimed(here.path, &setup, &region), 0);
+	pid = spawn(become_another, here.path);
 	for (int i = 0; i < 50000 && (region.file->hami.slots[1].used[0].total == 0 ||
 				      region_slot_alive(&region, 1));
 	     i++)

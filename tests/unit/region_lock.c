@@ -87,12 +87,11 @@ static long count_futex(long number)
 
 UNIT_TEST(test_dead_holder)
 {
-	struct place *place = *state;
 	struct region_setup setup = setup_of(GIB);
 	struct region region = REGION_CLOSED;
 
-	assert_int_equal(open_claimed(place->path, &setup, &region), 0);
-	spawn_victim(place->path, REGION_STEP_raise_used, SIGKILL);
+	assert_int_equal(open_claimed(here.path, &setup, &region), 0);
+	spawn_victim(here.path, REGION_STEP_raise_used, SIGKILL);
 	assert_int_equal(region_used(&region, 0), 35); /* half of a charge */
 	futex_calls = 0;
 	sys_fault = count_futex;
@@ -109,13 +108,12 @@ UNIT_TEST(test_dead_holder)
 /* The holder had begun to exit, and is dying still: the rest of its slot is emptied. */
 UNIT_TEST(test_dead_holder_in_exit)
 {
-	struct place *place = *state;
 	struct region_setup setup = setup_of(GIB);
 	struct region region = REGION_CLOSED;
 	const struct vgpu_hami_slot *slot;
 
-	assert_int_equal(open_claimed(place->path, &setup, &region), 0);
-	spawn_in(exit_until_signal, place->path, REGION_STEP_exit_half, SIGKILL);
+	assert_int_equal(open_claimed(here.path, &setup, &region), 0);
+	spawn_in(exit_until_signal, here.path, REGION_STEP_exit_half, SIGKILL);
 	slot = &region.file->hami.slots[1];
 	region.file->own.slots[1].pid_namespace++; /* whose processes may be dying for some time */
 	assert_int_not_equal(slot->pid, 0);
@@ -139,15 +137,14 @@ static void count_line(void *arg, const char *line)
 
 UNIT_TEST(test_dead_holder_and_onlooker)
 {
-	struct place *place = *state;
 	struct region_setup setup = setup_of(GIB);
 	struct region region = REGION_CLOSED, view = REGION_CLOSED;
 	struct fault fault;
 	char words[] = "a dead process, of slot 1, holds the lock";
 
-	assert_int_equal(open_claimed(place->path, &setup, &region), 0);
-	spawn_victim(place->path, REGION_STEP_raise_used, SIGKILL);
-	assert_int_equal(region_view(place->path, &view, &fault), 0);
+	assert_int_equal(open_claimed(here.path, &setup, &region), 0);
+	spawn_victim(here.path, REGION_STEP_raise_used, SIGKILL);
+	assert_int_equal(region_view(here.path, &view, &fault), 0);
 	lines_about_the_dead = 0;
 	assert_int_equal(region_check(&view, count_line, words), 1);
 	assert_int_equal(lines_about_the_dead, 1);
@@ -161,12 +158,11 @@ UNIT_TEST(test_dead_holder_and_onlooker)
 /* The check also tells of a holder that had the slot of this process before. */
 UNIT_TEST(test_predecessor_and_check)
 {
-	struct place *place = *state;
 	struct region_setup setup = setup_of(GIB);
 	struct region region = REGION_CLOSED;
 	char words[] = "a dead process, of slot 0, holds the lock";
 
-	assert_int_equal(open_claimed(place->path, &setup, &region), 0);
+	assert_int_equal(open_claimed(here.path, &setup, &region), 0);
 	region.file->own.lock = region.owner + VGPU_LOCK_SLOT_MASK + 1; /* another claim */
 	lines_about_the_dead = 0;
 	assert_int_equal(region_check(&region, count_line, words), 1);
@@ -178,14 +174,13 @@ UNIT_TEST(test_predecessor_and_check)
 /* Whoever has the dead holder's slot next knows at once. */
 UNIT_TEST(test_successor_does_not_wait)
 {
-	struct place *place = *state;
 	struct region_setup setup = setup_of(GIB);
 	struct region region = REGION_CLOSED, next = REGION_CLOSED;
 	struct fault fault;
 
-	assert_int_equal(open_claimed(place->path, &setup, &region), 0);
-	assert_int_equal(region_open(place->path, &setup, &next, &fault), 0);
-	spawn_victim(place->path, REGION_STEP_raise_total, SIGKILL);
+	assert_int_equal(open_claimed(here.path, &setup, &region), 0);
+	assert_int_equal(region_open(here.path, &setup, &next, &fault), 0);
+	spawn_victim(here.path, REGION_STEP_raise_total, SIGKILL);
 	region.file->hami.slots[1].status = VGPU_SLOT_FREE; /* so that it is the slot to take */
 	futex_calls = 0;
 	sys_fault = count_futex;
@@ -226,15 +221,14 @@ static void usurp(enum region_step step)
 
 UNIT_TEST(test_successor_is_not_mistaken)
 {
-	struct place *place = *state;
 	struct region_setup setup = setup_of(GIB);
 	struct region region = REGION_CLOSED;
 
-	assert_int_equal(open_claimed(place->path, &setup, &region), 0);
-	spawn_victim(place->path, REGION_STEP_raise_total, SIGKILL);
+	assert_int_equal(open_claimed(here.path, &setup, &region), 0);
+	spawn_victim(here.path, REGION_STEP_raise_total, SIGKILL);
 	region.file->hami.slots[1].status = VGPU_SLOT_FREE;
 	usurper = (struct region)REGION_CLOSED;
-	usurper_path = place->path;
+	usurper_path = here.path;
 	region_step_hook = usurp;
 	assert_int_equal(region_charge(&region, 0, REGION_DATA, 1, 0), 0);
 	region_step_hook = NULL;
@@ -258,12 +252,11 @@ static long interrupt_futex(long number)
 /* A profiler's signals end every wait early; the dead are found all the same. */
 UNIT_TEST(test_signals)
 {
-	struct place *place = *state;
 	struct region_setup setup = setup_of(GIB);
 	struct region region = REGION_CLOSED;
 
-	assert_int_equal(open_claimed(place->path, &setup, &region), 0);
-	spawn_victim(place->path, REGION_STEP_lock_taken, SIGKILL);
+	assert_int_equal(open_claimed(here.path, &setup, &region), 0);
+	spawn_victim(here.path, REGION_STEP_lock_taken, SIGKILL);
 	futex_calls = 0;
 	sys_fault = interrupt_futex;
 	assert_int_equal(region_charge(&region, 0, REGION_DATA, 1, 0), 0);
@@ -276,13 +269,12 @@ UNIT_TEST(test_signals)
 /* A word that no process can have stored is nobody's. */
 UNIT_TEST(test_damaged_word)
 {
-	struct place *place = *state;
 	struct region_setup setup = setup_of(GIB);
 	struct region region = REGION_CLOSED;
 	static const uint32_t words[] = {VGPU_LOCK_WAITERS, 0x7ff,      1025,
 					 0x7fffffff,        0xffffffff, 0x800};
 
-	assert_int_equal(open_claimed(place->path, &setup, &region), 0);
+	assert_int_equal(open_claimed(here.path, &setup, &region), 0);
 	for (unsigned i = 0; i < sizeof(words) / sizeof(*words); i++) {
 		region.file->own.lock = words[i];
 		assert_int_equal(region_charge(&region, 0, REGION_DATA, 1, 0), 0);
@@ -329,7 +321,6 @@ static void *claim_in_thread(void *arg)
 
 UNIT_TEST(test_stopped_holder)
 {
-	struct place *place = *state;
 	struct region_setup setup = setup_of(GIB);
 	struct region region = REGION_CLOSED, other = REGION_CLOSED;
 	struct parallel charging = {&region, 0, 1}, claiming = {&other, 0, 1};
@@ -338,10 +329,10 @@ UNIT_TEST(test_stopped_holder)
 	int error;
 	pid_t pid;
 
-	assert_int_equal(open_claimed(place->path, &setup, &region), 0);
-	assert_int_equal(region_open(place->path, NULL, &other, &fault), 0);
+	assert_int_equal(open_claimed(here.path, &setup, &region), 0);
+	assert_int_equal(region_open(here.path, NULL, &other, &fault), 0);
 	assert_int_equal(region_charge(&region, 0, REGION_DATA, 65, 100), 0);
-	pid = spawn_victim(place->path, REGION_STEP_raise_used, SIGSTOP);
+	pid = spawn_victim(here.path, REGION_STEP_raise_used, SIGSTOP);
 	pthread_create(&threads[0], NULL, charge_in_thread, &charging);
 	pthread_create(&threads[1], NULL, refund_in_thread, &charging);
 	pthread_create(&threads[2], NULL, claim_in_thread, &claiming);
@@ -384,13 +375,12 @@ static void *lock_in_thread(void *arg)
 /* A thread that has slept has the lock with the waiters' bit, as others may still sleep. */
 UNIT_TEST(test_sleeper_wakes_others)
 {
-	struct place *place = *state;
 	struct region_setup setup = setup_of(GIB);
 	struct region region = REGION_CLOSED;
 	void *word = NULL;
 	pthread_t thread;
 
-	assert_int_equal(open_claimed(place->path, &setup, &region), 0);
+	assert_int_equal(open_claimed(here.path, &setup, &region), 0);
 	assert_int_equal(region_lock(&region), 0);
 	pthread_create(&thread, NULL, lock_in_thread, &region);
 	while (!(__atomic_load_n(&region.file->own.lock, __ATOMIC_SEQ_CST) & VGPU_LOCK_WAITERS))
@@ -420,13 +410,12 @@ static void linger(enum region_step step)
 /* A thread of our own that is slow is no dead process, though the kernel says our byte is free. */
 UNIT_TEST(test_slow_sibling)
 {
-	struct place *place = *state;
 	struct region_setup setup = setup_of(GIB);
 	struct region region = REGION_CLOSED;
 	struct parallel slow = {&region, 0, 1}, fast = {&region, 0, 1};
 	pthread_t threads[2];
 
-	assert_int_equal(open_claimed(place->path, &setup, &region), 0);
+	assert_int_equal(open_claimed(here.path, &setup, &region), 0);
 	lingers_in = &region;
 	region_step_hook = linger;
 	pthread_create(&threads[0], NULL, charge_in_thread, &slow);

@@ -5,16 +5,15 @@
 
 UNIT_TEST(test_create)
 {
-	struct place *place = *state;
 	struct region_setup setup = setup_from(0, 2, GIB);
 	struct region region = REGION_CLOSED;
 	struct fault fault;
 	struct stat st;
 	mode_t mask = umask(077);
 
-	assert_int_equal(region_open(place->path, &setup, &region, &fault), 0);
+	assert_int_equal(region_open(here.path, &setup, &region, &fault), 0);
 	assert_int_equal(umask(mask), 077);
-	assert_int_equal(stat(place->path, &st), 0);
+	assert_int_equal(stat(here.path, &st), 0);
 	assert_int_equal(st.st_mode & 07777, 0666);
 	assert_int_equal(st.st_size, 2097152);
 	assert_true(st.st_blocks * 512 >=
@@ -42,7 +41,6 @@ UNIT_TEST(test_create)
 /* Also where whoever created the file died before it had its mode. */
 UNIT_TEST(test_create_for_a_group)
 {
-	struct place *place = *state;
 	struct region_setup setup = setup_of(GIB);
 	struct stat st;
 
@@ -52,31 +50,30 @@ UNIT_TEST(test_create_for_a_group)
 		struct region region = REGION_CLOSED;
 
 		if (left_over)
-			close(open(place->path, O_CREAT | O_WRONLY, 0600));
-		assert_int_equal(open_claimed(place->path, &setup, &region), 0);
-		assert_int_equal(stat(place->path, &st), 0);
+			close(open(here.path, O_CREAT | O_WRONLY, 0600));
+		assert_int_equal(open_claimed(here.path, &setup, &region), 0);
+		assert_int_equal(stat(here.path, &st), 0);
 		assert_int_equal(st.st_mode & 07777, 0660);
 		assert_int_equal(st.st_gid, setup.group);
 		region_close(&region);
-		unlink(place->path);
+		unlink(here.path);
 	}
 }
 
 UNIT_TEST(test_without_setup)
 {
-	struct place *place = *state;
 	struct region_setup setup = setup_of(GIB);
 	struct region region = REGION_CLOSED, second = REGION_CLOSED;
 	struct fault fault = {""};
 
-	assert_int_equal(region_open(place->path, NULL, &region, &fault), -ENOENT);
-	assert_non_null(strstr(fault.text, place->path));
+	assert_int_equal(region_open(here.path, NULL, &region, &fault), -ENOENT);
+	assert_non_null(strstr(fault.text, here.path));
 	assert_int_equal(region.fd, -1);
-	assert_int_equal(access(place->path, F_OK), -1);
+	assert_int_equal(access(here.path, F_OK), -1);
 
-	assert_int_equal(open_claimed(place->path, &setup, &region), 0);
+	assert_int_equal(open_claimed(here.path, &setup, &region), 0);
 	assert_int_equal(region_charge(&region, 0, REGION_DATA, 5, 0), 0);
-	assert_int_equal(region_open(place->path, NULL, &second, &fault), 0);
+	assert_int_equal(region_open(here.path, NULL, &second, &fault), 0);
 	assert_int_equal(region_used(&second, 0), 5);
 	region_close(&second);
 	region_close(&region);
@@ -84,12 +81,11 @@ UNIT_TEST(test_without_setup)
 
 UNIT_TEST(test_reset_when_nobody_lives)
 {
-	struct place *place = *state;
 	struct region_setup old = setup_from(0, 3, GIB), new = setup_from(5, 1, 2 * GIB);
 	struct region region = REGION_CLOSED;
 	struct fault fault;
 
-	assert_int_equal(open_claimed(place->path, &old, &region), 0);
+	assert_int_equal(open_claimed(here.path, &old, &region), 0);
 	region.file->hami.recent_kernel = -1; /* as a monitor leaves it */
 	region.file->hami.utilization_switch = 0;
 	region.file->own.device[0].context_cost = 77;
@@ -103,7 +99,7 @@ UNIT_TEST(test_reset_when_nobody_lives)
 	region_close(&region);
 
 	new.priority = 0;
-	assert_int_equal(region_open(place->path, &new, &region, &fault), 0);
+	assert_int_equal(region_open(here.path, &new, &region, &fault), 0);
 	assert_int_equal(region.file->hami.device_count, 1);
 	assert_int_equal(region_find_device(&region, "GPU-5"), 0);
 	assert_int_equal(region.file->hami.uuids[1][0], 0);
@@ -142,17 +138,16 @@ static void hold_and_die(void *arg)
 
 UNIT_TEST(test_reset_over_the_dead)
 {
-	struct place *place = *state;
 	struct region_setup setup = setup_of(GIB), other = setup_of(2 * GIB);
-	struct dead_holder holder = {place->path, &setup};
+	struct dead_holder holder = {here.path, &setup};
 	struct region region = REGION_CLOSED;
 	struct fault fault;
 
 	reap_status(spawn(hold_and_die, &holder));
-	assert_int_equal(region_open(place->path, NULL, &region, &fault), 0);
+	assert_int_equal(region_open(here.path, NULL, &region, &fault), 0);
 	assert_int_equal(region_used(&region, 0), 100 * MIB); /* without a setup it stays */
 	region_close(&region);
-	assert_int_equal(region_open(place->path, &other, &region, &fault), 0);
+	assert_int_equal(region_open(here.path, &other, &region, &fault), 0);
 	assert_int_equal(region_used(&region, 0), 0);
 	assert_int_equal(region.file->hami.limit[0], 2 * GIB);
 	assert_int_equal(count_wrong(&region), 0);
@@ -161,13 +156,12 @@ UNIT_TEST(test_reset_over_the_dead)
 
 UNIT_TEST(test_append_to_the_living)
 {
-	struct place *place = *state;
 	struct region_setup first = setup_from(0, 2, GIB), second = setup_from(1, 2, 4 * GIB);
 	struct region region = REGION_CLOSED, other = REGION_CLOSED;
 
-	assert_int_equal(open_claimed(place->path, &first, &region), 0);
+	assert_int_equal(open_claimed(here.path, &first, &region), 0);
 	assert_int_equal(region_charge(&region, 1, REGION_DATA, 9, 0), 0);
-	assert_int_equal(open_claimed(place->path, &second, &other), 0);
+	assert_int_equal(open_claimed(here.path, &second, &other), 0);
 	assert_int_equal(other.file->hami.device_count, 3);
 	assert_int_equal(region_find_device(&region, "GPU-0"), 0);
 	assert_int_equal(region_find_device(&region, "GPU-1"), 1);
@@ -182,13 +176,12 @@ UNIT_TEST(test_append_to_the_living)
 
 UNIT_TEST(test_more_devices_than_fit)
 {
-	struct place *place = *state;
 	struct region_setup first = setup_from(0, 16, GIB), second = setup_from(15, 2, GIB);
 	struct region region = REGION_CLOSED, other = REGION_CLOSED;
 	struct fault fault = {""};
 
-	assert_int_equal(open_claimed(place->path, &first, &region), 0);
-	assert_int_equal(region_open(place->path, &second, &other, &fault), -EINVAL);
+	assert_int_equal(open_claimed(here.path, &first, &region), 0);
+	assert_int_equal(region_open(here.path, &second, &other, &fault), -EINVAL);
 	assert_non_null(strstr(fault.text, "16 is the most"));
 	assert_int_equal(region.file->hami.device_count, 16);
 	assert_int_equal(count_wrong(&region), 0);
@@ -197,24 +190,23 @@ UNIT_TEST(test_more_devices_than_fit)
 
 UNIT_TEST(test_setups_that_are_none)
 {
-	struct place *place = *state;
 	struct region_setup setup;
 	struct region region = REGION_CLOSED;
 	struct fault fault = {""};
 
 	setup = setup_from(0, 2, GIB);
 	setup.device_count = 17;
-	assert_int_equal(region_open(place->path, &setup, &region, &fault), -EINVAL);
+	assert_int_equal(region_open(here.path, &setup, &region, &fault), -EINVAL);
 	setup = setup_from(0, 2, GIB);
 	setup.device[1] = setup.device[0];
-	assert_int_equal(region_open(place->path, &setup, &region, &fault), -EINVAL);
+	assert_int_equal(region_open(here.path, &setup, &region, &fault), -EINVAL);
 	assert_non_null(strstr(fault.text, "twice"));
 	setup = setup_from(0, 2, GIB);
 	memset(setup.device[1].uuid, 'x', VGPU_UUID_LEN);
-	assert_int_equal(region_open(place->path, &setup, &region, &fault), -EINVAL);
+	assert_int_equal(region_open(here.path, &setup, &region, &fault), -EINVAL);
 	setup.device[1].uuid[0] = '\0';
-	assert_int_equal(region_open(place->path, &setup, &region, &fault), -EINVAL);
-	assert_int_equal(access(place->path, F_OK), -1);
+	assert_int_equal(region_open(here.path, &setup, &region, &fault), -EINVAL);
+	assert_int_equal(access(here.path, F_OK), -1);
 	assert_int_equal(region.fd, -1);
 }
 
@@ -249,7 +241,6 @@ static void race_to_open(void *arg)
 /* Whoever is first makes it, and everybody is in the same one, each in a slot of its own. */
 UNIT_TEST(test_all_open_at_once)
 {
-	struct place *place = *state;
 	struct race *race = shared_memory(sizeof(*race));
 	struct region region = REGION_CLOSED;
 	struct fault fault;
@@ -258,16 +249,16 @@ UNIT_TEST(test_all_open_at_once)
 		pid_t pids[RACERS];
 
 		memset(race, 0, sizeof(*race));
-		race->path = place->path;
+		race->path = here.path;
 		race->setup = setup_of(GIB);
 		if (round % 2 == 0)
-			unlink(place->path); /* else: a region that nobody is in */
+			unlink(here.path); /* else: a region that nobody is in */
 		for (int i = 0; i < RACERS; i++)
 			pids[i] = spawn(race_to_open, race);
 		assert_true(reached(&race->ready, RACERS, LONG_MS));
 		FLAG_SET(race->go);
 		assert_true(reached(&race->opened, RACERS, LONG_MS));
-		assert_int_equal(region_view(place->path, &region, &fault), 0);
+		assert_int_equal(region_view(here.path, &region, &fault), 0);
 		assert_int_equal(region_used(&region, 0), RACERS);
 		assert_int_equal(region_living(&region), RACERS);
 		assert_int_equal(count_wrong(&region), 0);
@@ -285,15 +276,14 @@ UNIT_TEST(test_all_open_at_once)
 
 UNIT_TEST(test_view)
 {
-	struct place *place = *state;
 	struct region_setup setup = setup_of(GIB);
 	struct region region = REGION_CLOSED, view = REGION_CLOSED;
 	struct fault fault = {""};
 
-	assert_int_equal(region_view(place->path, &view, &fault), -ENOENT);
-	assert_int_equal(open_claimed(place->path, &setup, &region), 0);
+	assert_int_equal(region_view(here.path, &view, &fault), -ENOENT);
+	assert_int_equal(open_claimed(here.path, &setup, &region), 0);
 	assert_int_equal(region_charge(&region, 0, REGION_DATA, 5, 0), 0);
-	assert_int_equal(region_view(place->path, &view, &fault), 0);
+	assert_int_equal(region_view(here.path, &view, &fault), 0);
 	assert_true(view.writable);
 	assert_int_equal(region_used(&view, 0), 5);
 	assert_int_equal(region_living(&view), 1);
@@ -318,14 +308,13 @@ static long no_writing(long number)
 
 UNIT_TEST(test_view_read_only)
 {
-	struct place *place = *state;
 	struct region_setup setup = setup_of(GIB);
 	struct region region = REGION_CLOSED, view = REGION_CLOSED;
 	struct fault fault = {""};
 
-	assert_int_equal(open_claimed(place->path, &setup, &region), 0);
+	assert_int_equal(open_claimed(here.path, &setup, &region), 0);
 	sys_fault = no_writing;
-	assert_int_equal(region_view(place->path, &view, &fault), 0);
+	assert_int_equal(region_view(here.path, &view, &fault), 0);
 	sys_fault = NULL;
 	assert_false(view.writable);
 	assert_int_equal(region_living(&view), 1);

@@ -152,11 +152,9 @@ static void assert_held(const struct row *row, unsigned step)
 
 UNIT_TEST(test_every_order)
 {
-	struct place *place = *state;
-
 	for (unsigned i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
-		unlink(place->path);
-		make_slots(state);
+		unlink(here.path);
+		make_slots();
 		for (unsigned step = 0; rows[i].step[step].act.op != DONE; step++) {
 			perform(&rows[i].step[step].act);
 			assert_held(&rows[i], step);
@@ -171,14 +169,13 @@ UNIT_TEST(test_every_order)
 
 UNIT_TEST(test_arguments)
 {
-	struct place *place = *state;
 	struct region view = REGION_CLOSED;
 	struct fault fault;
 	unsigned device = 55;
 	uint64_t bytes = 66;
 
-	make_slots(state);
-	assert_int_equal(region_view(place->path, &view, &fault), 0);
+	make_slots();
+	assert_int_equal(region_view(here.path, &view, &fault), 0);
 	assert_int_equal(region_share_export(&view, 0, KEY, 1), -EBADF);
 	assert_int_equal(region_share_withdraw(&view, KEY, REGION_SHARE_AS_EXPORTED), -EBADF);
 	assert_int_equal(region_share_import(&view, KEY, &device, &bytes), -EBADF);
@@ -202,7 +199,7 @@ UNIT_TEST(test_only_that_charge_moves)
 	unsigned device;
 	uint64_t bytes;
 
-	make_slots(state);
+	make_slots();
 	for (int i = 0; i < 2; i++) {
 		assert_int_equal(region_charge(&regions[i], 1, REGION_DATA, 100, GIB), 0);
 		assert_int_equal(region_charge(&regions[i], 1, REGION_MODULE, 20, GIB), 0);
@@ -235,7 +232,7 @@ UNIT_TEST(test_no_more_than_there_is)
 	unsigned device;
 	uint64_t bytes;
 
-	make_slots(state);
+	make_slots();
 	assert_int_equal(region_charge(&regions[0], 0, REGION_DATA, 100, 0), 0);
 	assert_int_equal(region_share_export(&regions[0], 0, KEY, 100), 0);
 	assert_int_equal(region_share_import(&regions[1], KEY, &device, &bytes), 1);
@@ -256,7 +253,7 @@ UNIT_TEST(test_full_table)
 	unsigned device;
 	uint64_t bytes;
 
-	make_slots(state);
+	make_slots();
 	assert_int_equal(region_charge(&regions[0], 0, REGION_DATA, VGPU_SHARES_MAX, 0), 0);
 	for (unsigned i = 0; i < VGPU_SHARES_MAX; i++)
 		assert_int_equal(region_share_export(&regions[0], 0, 1 + i, 1), 0);
@@ -304,7 +301,7 @@ UNIT_TEST(test_timeouts)
 {
 	pthread_t threads[4];
 
-	make_slots(state);
+	make_slots();
 	act_export(&regions[0]);
 	act_import(&regions[1], 1);
 	assert_int_equal(region_lock(&regions[0]), 0); /* and does not let go of it */
@@ -347,12 +344,12 @@ static void keep_line(void *arg, const char *line)
 	} while (0)
 
 /* Entries: 0 exported by slot 0, 1 moved to slot 1, 2 its import, 3 exported by slot 0. */
-static void make_entries(void **state)
+static void make_entries(void)
 {
 	unsigned device;
 	uint64_t bytes;
 
-	make_slots(state);
+	make_slots();
 	assert_int_equal(region_charge(&regions[0], 1, REGION_DATA, 100, 0), 0);
 	assert_int_equal(region_share_export(&regions[0], 1, 1, 10), 0);
 	assert_int_equal(region_share_export(&regions[0], 1, 2, 20), 0);
@@ -366,7 +363,7 @@ UNIT_TEST(test_check)
 	struct vgpu_region_share *shares;
 	struct vgpu_region_own *own;
 
-	make_entries(state);
+	make_entries();
 	own = &regions[0].file->own;
 	shares = own->shares;
 	ASSERT_SEEN(own->share_count, 481, "481 shares: 480 is the most");
@@ -391,7 +388,7 @@ UNIT_TEST(test_damaged_table)
 	unsigned seed = 1, device;
 	uint64_t bytes;
 
-	make_slots(state);
+	make_slots();
 	for (int round = 0; round < 50; round++) {
 		uint8_t *start = (uint8_t *)regions[0].file->own.shares;
 

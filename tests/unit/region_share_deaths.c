@@ -9,21 +9,20 @@
 
 UNIT_TEST(test_reused_slot)
 {
-	struct place *place = *state;
 	unsigned device;
 	uint64_t bytes;
 
-	make_slots(state);
+	make_slots();
 	act_export(&regions[0]);
 	act_import(&regions[1], 1);
 	region_close(&regions[1]);
-	assert_int_equal(open_claimed(place->path, NULL, &regions[1]), 0);
+	assert_int_equal(open_claimed(here.path, NULL, &regions[1]), 0);
 	assert_int_equal(regions[1].slot, 1);
 	act_withdraw(&regions[0], 0); /* who has the slot now imports nothing */
 	act_export(&regions[0]);
 	act_import(&regions[1], 1);
 	region_close(&regions[0]);
-	assert_int_equal(open_claimed(place->path, NULL, &regions[0]), 0);
+	assert_int_equal(open_claimed(here.path, NULL, &regions[0]), 0);
 	assert_int_equal(regions[0].slot, 0);
 	act_withdraw(&regions[0], 0); /* nor exports */
 	assert_int_equal(region_used(&regions[0], 1), UNIT);
@@ -39,7 +38,7 @@ UNIT_TEST(test_successor_is_not_mistaken)
 	uint64_t bytes;
 	int fd;
 
-	make_slots(state);
+	make_slots();
 	act_export(&regions[0]);
 	act_import(&regions[1], 1);
 	act_import(&regions[2], 1);
@@ -61,16 +60,15 @@ UNIT_TEST(test_successor_is_not_mistaken)
 /* No free slot: the dead exporter's own is taken, and the charge saved before it. */
 UNIT_TEST(test_claim_over_the_exporter)
 {
-	struct place *place = *state;
 	struct region next = REGION_CLOSED;
 
-	make_slots(state);
+	make_slots();
 	act_export(&regions[0]);
 	act_import(&regions[1], 1);
 	region_forget(&regions[0]);
 	for (unsigned slot = SLOTS; slot < VGPU_SLOTS_MAX; slot++)
 		regions[1].file->hami.slots[slot].status = VGPU_SLOT_RUNNING;
-	assert_int_equal(open_claimed(place->path, NULL, &next), 0);
+	assert_int_equal(open_claimed(here.path, NULL, &next), 0);
 	assert_int_equal(next.slot, 0);
 	for (unsigned slot = SLOTS; slot < VGPU_SLOTS_MAX; slot++)
 		regions[1].file->hami.slots[slot].status = VGPU_SLOT_FREE;
@@ -84,7 +82,7 @@ UNIT_TEST(test_claim_over_the_exporter)
 /* Imported of one who is dead and not reaped: its charge is there, and comes to us. */
 UNIT_TEST(test_import_from_the_dead)
 {
-	make_slots(state);
+	make_slots();
 	act_export(&regions[0]);
 	region_forget(&regions[0]);
 	act_import(&regions[1], 1);
@@ -99,7 +97,7 @@ UNIT_TEST(test_import_from_the_dead)
 /* Between one who is dead and one who lives, the living one's is meant. */
 UNIT_TEST(test_import_from_the_living)
 {
-	make_slots(state);
+	make_slots();
 	act_export(&regions[0]);
 	act_export(&regions[1]);
 	region_forget(&regions[0]);
@@ -113,15 +111,14 @@ UNIT_TEST(test_import_from_the_living)
 /* Nobody living has the region: the next one's setup finds no shares. */
 UNIT_TEST(test_reset)
 {
-	struct place *place = *state;
 	struct region_setup setup = setup_from(0, 2, GIB);
 
-	make_slots(state);
+	make_slots();
 	act_export(&regions[0]);
 	act_import(&regions[1], 1);
 	for (int i = 0; i < SLOTS; i++)
 		region_forget(&regions[i]);
-	assert_int_equal(open_claimed(place->path, &setup, &regions[0]), 0);
+	assert_int_equal(open_claimed(here.path, &setup, &regions[0]), 0);
 	assert_int_equal(regions[0].file->own.share_count, 0);
 	assert_int_equal(entries(VGPU_SHARE_FREE), VGPU_SHARES_MAX);
 	act_import(&regions[0], 0);
@@ -134,7 +131,7 @@ UNIT_TEST(test_move_of_the_dead)
 {
 	struct vgpu_region_own *own;
 
-	make_slots(state);
+	make_slots();
 	act_export(&regions[0]);
 	act_import(&regions[1], 1);
 	own = &regions[0].file->own;
@@ -188,15 +185,14 @@ static void import_until_killed(void *arg)
 /* Two children import what the test exports, in two ways each to go: killed, or closed. */
 UNIT_TEST(test_processes)
 {
-	struct place *place = *state;
 	struct importer *importers = shared_memory(2 * sizeof(*importers));
 	pid_t pids[2];
 
-	make_slots(state);
+	make_slots();
 	for (unsigned way = 0; way < 4; way++) {
 		act_export(&regions[0]);
 		for (int i = 0; i < 2; i++) {
-			importers[i] = (struct importer){place->path, 0, 0, 0};
+			importers[i] = (struct importer){here.path, 0, 0, 0};
 			pids[i] = spawn(import_until_killed, &importers[i]);
 			assert_true(reached(&importers[i].ready, 1, LONG_MS));
 		}
@@ -239,10 +235,8 @@ static void export_and_die(void *arg)
 /* What the dead had exported is no room for others, until its importer closes it. */
 UNIT_TEST(test_charge_after_death)
 {
-	struct place *place = *state;
-
-	make_slots(state);
-	assert_true(WIFSIGNALED(reap_status(spawn(export_and_die, place->path))));
+	make_slots();
+	assert_true(WIFSIGNALED(reap_status(spawn(export_and_die, here.path))));
 	act_import(&regions[1], 1);
 	assert_int_equal(region_charge(&regions[0], 1, REGION_DATA, 10, UNIT), -EDQUOT);
 	assert_int_equal(region_own_usage(&regions[1], 1).data, UNIT); /* reaped for it */

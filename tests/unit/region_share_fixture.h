@@ -10,14 +10,13 @@
 /* Mappings of one region with a slot each. Each counts as another process to the others. */
 static struct region regions[SLOTS];
 
-UNUSED static void make_slots(void **state)
+UNUSED static void make_slots(void)
 {
-	struct place *place = *state;
 	struct region_setup setup = setup_from(0, 2, GIB);
 
 	for (int i = 0; i < SLOTS; i++) {
 		regions[i] = (struct region)REGION_CLOSED;
-		assert_int_equal(open_claimed(place->path, &setup, &regions[i]), 0);
+		assert_int_equal(open_claimed(here.path, &setup, &regions[i]), 0);
 		assert_int_equal(regions[i].slot, i);
 	}
 }

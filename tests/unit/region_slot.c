@@ -34,14 +34,13 @@ static void hold_until_killed(void *arg)
 
 UNIT_TEST(test_claim_and_close)
 {
-	struct place *place = *state;
 	struct region_setup setup = setup_of(GIB);
 	struct region a = REGION_CLOSED, b = REGION_CLOSED;
 	struct fault fault = {""};
 	const struct vgpu_hami_slot *slot;
 
-	assert_int_equal(open_claimed(place->path, &setup, &a), 0);
-	assert_int_equal(open_claimed(place->path, &setup, &b), 0);
+	assert_int_equal(open_claimed(here.path, &setup, &a), 0);
+	assert_int_equal(open_claimed(here.path, &setup, &b), 0);
 	assert_int_equal(a.slot, 0);
 	assert_int_equal(b.slot, 1);
 	slot = &a.file->hami.slots[1];
@@ -62,7 +61,7 @@ UNIT_TEST(test_claim_and_close)
 	assert_int_equal(slot->used[0].total, 0);
 	assert_int_equal(region_used(&a, 0), 0);
 	assert_int_equal(region_living(&a), 1);
-	assert_int_equal(open_claimed(place->path, &setup, &b), 0);
+	assert_int_equal(open_claimed(here.path, &setup, &b), 0);
 	assert_int_equal(b.slot, 1); /* it is used again, and the mark stays */
 	assert_int_equal(a.file->hami.slot_count, 2);
 	assert_int_equal(a.file->own.slots[1].claims, 2);
@@ -73,7 +72,6 @@ UNIT_TEST(test_claim_and_close)
 
 UNIT_TEST(test_every_slot)
 {
-	struct place *place = *state;
 	struct region_setup setup = setup_of(GIB);
 	static struct region regions[VGPU_SLOTS_MAX];
 	struct region more = REGION_CLOSED;
@@ -85,14 +83,14 @@ UNIT_TEST(test_every_slot)
 	for (int i = 0; i < VGPU_SLOTS_MAX; i++) {
 		regions[i] = (struct region)REGION_CLOSED;
 		assert_int_equal(
-			region_open(place->path, i == 0 ? &setup : NULL, &regions[i], &fault), 0);
+			region_open(here.path, i == 0 ? &setup : NULL, &regions[i], &fault), 0);
 		assert_int_equal(region_claim(&regions[i], &fault), 0);
 		assert_int_equal(regions[i].slot, i);
 		assert_int_equal(region_charge(&regions[i], 0, REGION_DATA, 1, 0), 0);
 	}
 	assert_int_equal(region_living(&regions[0]), 1024);
 	assert_int_equal(region_used(&regions[0], 0), 1024);
-	assert_int_equal(region_open(place->path, NULL, &more, &fault), 0);
+	assert_int_equal(region_open(here.path, NULL, &more, &fault), 0);
 	assert_int_equal(region_claim(&more, &fault), -EUSERS);
 	assert_non_null(strstr(fault.text, "1024"));
 	assert_int_equal(more.slot, -1);
@@ -111,18 +109,17 @@ UNIT_TEST(test_every_slot)
 /* A dead process's slot is only taken when none is free, and its holdings go at once. */
 UNIT_TEST(test_claim_over_the_dead)
 {
-	struct place *place = *state;
 	struct region_setup setup = setup_of(GIB);
 	struct region a = REGION_CLOSED, dead = REGION_CLOSED, b = REGION_CLOSED;
 
-	assert_int_equal(open_claimed(place->path, &setup, &a), 0);
-	assert_int_equal(open_claimed(place->path, &setup, &dead), 0);
+	assert_int_equal(open_claimed(here.path, &setup, &a), 0);
+	assert_int_equal(open_claimed(here.path, &setup, &dead), 0);
 	assert_int_equal(region_charge(&dead, 0, REGION_DATA, 50, 0), 0);
 	assert_int_equal(region_charge(&a, 0, REGION_DATA, 4, 0), 0);
 	region_forget(&dead);
 	for (unsigned slot = 2; slot < VGPU_SLOTS_MAX; slot++)
 		a.file->hami.slots[slot].status = VGPU_SLOT_RUNNING; /* as if none were free */
-	assert_int_equal(open_claimed(place->path, &setup, &b), 0);
+	assert_int_equal(open_claimed(here.path, &setup, &b), 0);
 	assert_int_equal(b.slot, 1);
 	assert_int_equal(region_used(&b, 0), 4);
 	assert_int_equal(region_own_usage(&b, 0).total, 0);
@@ -135,14 +132,13 @@ UNIT_TEST(test_claim_over_the_dead)
 
 UNIT_TEST(test_reap)
 {
-	struct place *place = *state;
 	struct region_setup setup = setup_of(GIB);
-	struct holder *holder = holder_make(place->path);
+	struct holder *holder = holder_make(here.path);
 	struct region region = REGION_CLOSED, view = REGION_CLOSED;
 	struct fault fault;
 	pid_t pid;
 
-	assert_int_equal(open_claimed(place->path, &setup, &region), 0);
+	assert_int_equal(open_claimed(here.path, &setup, &region), 0);
 	assert_int_equal(region_charge(&region, 0, REGION_DATA, MIB, 0), 0);
 	for (int round = 0; round < 2; round++) {
 		holder->ready = 0;
@@ -153,7 +149,7 @@ UNIT_TEST(test_reap)
 		kill_child(pid);
 		assert_false(region_slot_alive(&region, 1));
 		assert_int_equal(region_living(&region), 1);
-		assert_int_equal(region_view(place->path, &view, &fault), 0);
+		assert_int_equal(region_view(here.path, &view, &fault), 0);
 		/* Once by one who has a slot, once by one who has none. */
 		assert_int_equal(region_reap(round == 0 ? &region : &view), 1);
 		assert_int_equal(region_reap(&region), 0);
@@ -183,12 +179,11 @@ static void assert_hidden(enum region_step step)
 /* No monitor takes what is left of a slot, while it is emptied, for what a process holds. */
 UNIT_TEST(test_emptied_slot_is_hidden)
 {
-	struct place *place = *state;
 	struct region_setup setup = setup_of(GIB);
 	struct region a = REGION_CLOSED, b = REGION_CLOSED;
 
-	assert_int_equal(open_claimed(place->path, &setup, &a), 0);
-	assert_int_equal(open_claimed(place->path, &setup, &b), 0);
+	assert_int_equal(open_claimed(here.path, &setup, &a), 0);
+	assert_int_equal(open_claimed(here.path, &setup, &b), 0);
 	assert_int_equal(region_charge(&b, 0, REGION_DATA, 5, 0), 0);
 	region_forget(&b);
 	emptied = &a.file->hami.slots[1];
@@ -201,12 +196,11 @@ UNIT_TEST(test_emptied_slot_is_hidden)
 
 UNIT_TEST(test_suspended_counts)
 {
-	struct place *place = *state;
 	struct region_setup setup = setup_of(GIB);
 	struct region a = REGION_CLOSED, b = REGION_CLOSED;
 
-	assert_int_equal(open_claimed(place->path, &setup, &a), 0);
-	assert_int_equal(open_claimed(place->path, &setup, &b), 0);
+	assert_int_equal(open_claimed(here.path, &setup, &a), 0);
+	assert_int_equal(open_claimed(here.path, &setup, &b), 0);
 	b.file->hami.slots[1].status = VGPU_SLOT_SUSPENDED;
 	assert_int_equal(region_charge(&b, 0, REGION_DATA, 5, 0), 0);
 	assert_int_equal(region_living(&a), 2);
@@ -253,14 +247,13 @@ static void fork_a_child(void *arg)
 
 UNIT_TEST(test_fork)
 {
-	struct place *place = *state;
 	struct region_setup setup = setup_of(GIB);
-	struct holder *holder = holder_make(place->path);
+	struct holder *holder = holder_make(here.path);
 	struct region region = REGION_CLOSED;
 	uint64_t *done = &holder->done;
 	pid_t pid;
 
-	assert_int_equal(open_claimed(place->path, &setup, &region), 0);
+	assert_int_equal(open_claimed(here.path, &setup, &region), 0);
 	pid = spawn(fork_a_child, holder);
 	assert_true(reached(&holder->ready, 1, LONG_MS));
 	assert_true(reached(&holder->forgotten, 1, LONG_MS));
@@ -277,49 +270,43 @@ UNIT_TEST(test_fork)
 	munmap(holder, sizeof(*holder));
 }
 
-struct family {
-	struct place *place;
-	struct region region;
-};
-
 /* The child opens a region of its own: a second slot, and the parent's is not touched. */
 static void open_again(void *arg)
 {
-	struct family *family = arg;
+	struct region *region = arg;
 	struct region_setup setup = setup_of(GIB);
 
-	region_forget(&family->region);
-	MUST(open_claimed(family->place->path, &setup, &family->region) == 0);
-	MUST(family->region.slot == 1);
-	MUST(region_charge(&family->region, 0, REGION_DATA, MIB, 0) == 0);
-	MUST(region_used(&family->region, 0) == 2 * MIB);
-	region_close(&family->region);
+	region_forget(region);
+	MUST(open_claimed(here.path, &setup, region) == 0);
+	MUST(region->slot == 1);
+	MUST(region_charge(region, 0, REGION_DATA, MIB, 0) == 0);
+	MUST(region_used(region, 0) == 2 * MIB);
+	region_close(region);
 }
 
 UNIT_TEST(test_child_opens_its_own)
 {
-	struct family family = {*state, REGION_CLOSED};
 	struct region_setup setup = setup_of(GIB);
+	struct region region = REGION_CLOSED;
 
-	assert_int_equal(open_claimed(family.place->path, &setup, &family.region), 0);
-	assert_int_equal(region_charge(&family.region, 0, REGION_DATA, MIB, 0), 0);
-	assert_int_equal(reap_status(spawn(open_again, &family)), 0);
-	assert_int_equal(region_used(&family.region, 0), MIB);
-	assert_int_equal(count_wrong(&family.region), 0);
-	region_close(&family.region);
+	assert_int_equal(open_claimed(here.path, &setup, &region), 0);
+	assert_int_equal(region_charge(&region, 0, REGION_DATA, MIB, 0), 0);
+	assert_int_equal(reap_status(spawn(open_again, &region)), 0);
+	assert_int_equal(region_used(&region, 0), MIB);
+	assert_int_equal(count_wrong(&region), 0);
+	region_close(&region);
 }
 
 /* -- an application that closes descriptors that are not its own ------------------------------ */
 
 UNIT_TEST(test_descriptor_closed_by_others)
 {
-	struct place *place = *state;
 	struct region_setup setup = setup_of(GIB);
 	struct region a = REGION_CLOSED, b = REGION_CLOSED;
 	int fd;
 
-	assert_int_equal(open_claimed(place->path, &setup, &a), 0);
-	assert_int_equal(open_claimed(place->path, &setup, &b), 0);
+	assert_int_equal(open_claimed(here.path, &setup, &a), 0);
+	assert_int_equal(open_claimed(here.path, &setup, &b), 0);
 	assert_int_equal(region_charge(&b, 0, REGION_DATA, 5, 0), 0);
 	fd = a.fd;
 	close(fd);

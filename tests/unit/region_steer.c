@@ -20,16 +20,15 @@ static void turn(struct region *region, bool paused, bool changes, unsigned proc
 
 UNIT_TEST(test_pause)
 {
-	struct place *place = *state;
 	struct region_setup setup = setup_of(GIB);
 	struct region first = REGION_CLOSED, later = REGION_CLOSED, view = REGION_CLOSED;
 	struct fault fault = {""};
 
-	assert_int_equal(open_claimed(place->path, &setup, &first), 0);
-	assert_int_equal(region_view(place->path, &view, &fault), 0);
+	assert_int_equal(open_claimed(here.path, &setup, &first), 0);
+	assert_int_equal(region_view(here.path, &view, &fault), 0);
 	turn(&view, true, true, 1);
 	assert_int_equal(status_of(&first), VGPU_SLOT_SUSPENDED);
-	assert_int_equal(open_claimed(place->path, &setup, &later), 0);
+	assert_int_equal(open_claimed(here.path, &setup, &later), 0);
 	assert_int_equal(status_of(&later), VGPU_SLOT_SUSPENDED);
 	assert_int_equal(region_living(&view), 2);
 	assert_int_equal(count_wrong(&view), 0);
@@ -49,22 +48,21 @@ UNIT_TEST(test_pause)
  * resets the region. */
 UNIT_TEST(test_pause_of_nobody)
 {
-	struct place *place = *state;
 	struct region_setup setup = setup_of(GIB), other = setup_of(2 * GIB);
 	struct region region = REGION_CLOSED, view = REGION_CLOSED;
 	struct fault fault = {""};
 
-	assert_int_equal(region_open(place->path, &setup, &view, &fault), 0);
+	assert_int_equal(region_open(here.path, &setup, &view, &fault), 0);
 	turn(&view, true, true, 0);
-	assert_int_equal(open_claimed(place->path, &setup, &region), 0);
+	assert_int_equal(open_claimed(here.path, &setup, &region), 0);
 	assert_int_equal(status_of(&region), VGPU_SLOT_SUSPENDED);
 	region_close(&region);
-	assert_int_equal(open_claimed(place->path, &other, &region), 0);
+	assert_int_equal(open_claimed(here.path, &other, &region), 0);
 	assert_int_equal(region.file->hami.limit[0], 2 * GIB);
 	assert_int_equal(status_of(&region), VGPU_SLOT_SUSPENDED);
 	turn(&view, false, true, 1);
 	region_close(&region);
-	assert_int_equal(open_claimed(place->path, &setup, &region), 0);
+	assert_int_equal(open_claimed(here.path, &setup, &region), 0);
 	assert_int_equal(status_of(&region), VGPU_SLOT_RUNNING);
 	region_close(&region);
 	region_close(&view);
@@ -97,7 +95,6 @@ static void come(void *arg)
 /* Whoever comes while the slice is being paused and resumed ends as it ends. */
 UNIT_TEST(test_pause_while_others_come)
 {
-	struct place *place = *state;
 	struct guests *guests = shared_memory(sizeof(*guests));
 	struct region_setup setup = setup_of(GIB);
 	struct region region = REGION_CLOSED;
@@ -105,8 +102,8 @@ UNIT_TEST(test_pause_while_others_come)
 	pid_t children[GUESTS];
 	unsigned turned;
 
-	guests->path = place->path;
-	assert_int_equal(open_claimed(place->path, &setup, &region), 0);
+	guests->path = here.path;
+	assert_int_equal(open_claimed(here.path, &setup, &region), 0);
 	for (unsigned i = 0; i < GUESTS; i++)
 		children[i] = spawn(come, guests);
 	while (__atomic_load_n(&guests->stay, __ATOMIC_SEQ_CST) < GUESTS) {
@@ -166,16 +163,15 @@ static void play_resume(void *arg)
 
 UNIT_TEST(test_pause_and_resume_at_once)
 {
-	struct place *place = *state;
 	struct match *match = shared_memory(sizeof(*match));
 	struct region_setup setup = setup_of(GIB);
 	struct region regions[8];
 	pid_t children[2];
 
-	match->path = place->path;
+	match->path = here.path;
 	for (unsigned i = 0; i < 8; i++) {
 		regions[i] = (struct region)REGION_CLOSED;
-		assert_int_equal(open_claimed(place->path, &setup, &regions[i]), 0);
+		assert_int_equal(open_claimed(here.path, &setup, &regions[i]), 0);
 	}
 	children[0] = spawn(play_pause, match);
 	children[1] = spawn(play_resume, match);
@@ -194,13 +190,12 @@ UNIT_TEST(test_pause_and_resume_at_once)
 
 UNIT_TEST(test_limits)
 {
-	struct place *place = *state;
 	struct region_setup setup = setup_of(GIB);
 	struct region region = REGION_CLOSED;
 	struct region_limits limits;
 	uint64_t first;
 
-	assert_int_equal(open_claimed(place->path, &setup, &region), 0);
+	assert_int_equal(open_claimed(here.path, &setup, &region), 0);
 	assert_int_equal(region_limit(&region, 0, &first), GIB);
 	assert_int_equal(first, GIB);
 	limits = (struct region_limits){3 * GIB, 70, 90, 5};

@@ -6,13 +6,12 @@
 
 #define REGION_SIZE 2097152
 
-static void open_one(void **state, struct region *region)
+static void open_one(struct region *region)
 {
-	struct place *place = *state;
 	struct region_setup setup = setup_of(GIB);
 
 	*region = (struct region)REGION_CLOSED;
-	assert_int_equal(open_claimed(place->path, &setup, region), 0);
+	assert_int_equal(open_claimed(here.path, &setup, region), 0);
 	assert_int_equal(region_charge(region, 0, REGION_DATA, MIB, GIB), 0);
 }
 
@@ -46,26 +45,24 @@ static void assert_lost(struct region *region, int error, const char *words)
 
 UNIT_TEST(test_deleted)
 {
-	struct place *place = *state;
 	struct region region;
 
-	open_one(state, &region);
-	assert_int_equal(unlink(place->path), 0);
+	open_one(&region);
+	assert_int_equal(unlink(here.path), 0);
 	let_time_pass();
 	assert_lost(&region, -ESTALE, "deleted, renamed or replaced");
 }
 
 UNIT_TEST(test_replaced)
 {
-	struct place *place = *state;
 	struct region_setup setup = setup_of(GIB);
 	struct region region, other = REGION_CLOSED;
 	char path[128];
 
-	open_one(state, &region);
-	snprintf(path, sizeof(path), "%s/other", place->dir);
+	open_one(&region);
+	snprintf(path, sizeof(path), "%s/other", here.dir);
 	assert_int_equal(open_claimed(path, &setup, &other), 0);
-	assert_int_equal(rename(path, place->path), 0);
+	assert_int_equal(rename(path, here.path), 0);
 	let_time_pass();
 	assert_lost(&region, -ESTALE, "deleted, renamed or replaced");
 	region_close(&other);
@@ -74,35 +71,33 @@ UNIT_TEST(test_replaced)
 /* Renamed, or its directory is. */
 UNIT_TEST(test_renamed)
 {
-	struct place *place = *state;
 	struct region region;
 	char path[128];
 
-	open_one(state, &region);
-	snprintf(path, sizeof(path), "%s/other", place->dir);
-	assert_int_equal(rename(place->path, path), 0);
+	open_one(&region);
+	snprintf(path, sizeof(path), "%s/other", here.dir);
+	assert_int_equal(rename(here.path, path), 0);
 	let_time_pass();
 	assert_lost(&region, -ESTALE, "deleted, renamed or replaced");
 	unlink(path);
-	open_one(state, &region);
-	snprintf(path, sizeof(path), "%s.other", place->dir);
-	assert_int_equal(rename(place->dir, path), 0);
+	open_one(&region);
+	snprintf(path, sizeof(path), "%s.other", here.dir);
+	assert_int_equal(rename(here.dir, path), 0);
 	let_time_pass();
 	assert_lost(&region, -ESTALE, "deleted, renamed or replaced");
-	assert_int_equal(rename(path, place->dir), 0);
+	assert_int_equal(rename(path, here.dir), 0);
 }
 
 /* Also where the descriptor was closed. */
 UNIT_TEST(test_renamed_and_closed)
 {
-	struct place *place = *state;
 	struct region region;
 	char path[128];
 
-	open_one(state, &region);
+	open_one(&region);
 	close(region.fd);
-	snprintf(path, sizeof(path), "%s/other", place->dir);
-	assert_int_equal(rename(place->path, path), 0);
+	snprintf(path, sizeof(path), "%s/other", here.dir);
+	assert_int_equal(rename(here.path, path), 0);
 	let_time_pass();
 	assert_lost(&region, -ESTALE, "deleted, renamed or replaced");
 	unlink(path);
@@ -111,14 +106,13 @@ UNIT_TEST(test_renamed_and_closed)
 UNIT_TEST(test_truncated)
 {
 	static const off_t sizes[] = {0, 1, 4096, 2008952, REGION_SIZE - 1, REGION_SIZE + 1};
-	struct place *place = *state;
 
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
 		struct region region;
 
-		unlink(place->path);
-		open_one(state, &region);
-		assert_int_equal(truncate(place->path, sizes[i]), 0);
+		unlink(here.path);
+		open_one(&region);
+		assert_int_equal(truncate(here.path, sizes[i]), 0);
 		let_time_pass();
 		assert_lost(&region, -EUCLEAN, "truncated or overwritten");
 	}
@@ -127,14 +121,13 @@ UNIT_TEST(test_truncated)
 /* An onlooker, too. */
 UNIT_TEST(test_truncated_under_onlooker)
 {
-	struct place *place = *state;
 	struct region region, view = REGION_CLOSED;
 	struct fault fault;
 
-	open_one(state, &region);
-	assert_int_equal(region_view(place->path, &view, &fault), 0);
+	open_one(&region);
+	assert_int_equal(region_view(here.path, &view, &fault), 0);
 	assert_int_equal(region_used(&view, 0), MIB);
-	assert_int_equal(truncate(place->path, 0), 0);
+	assert_int_equal(truncate(here.path, 0), 0);
 	let_time_pass();
 	assert_int_equal(region_used(&view, 0), 0);
 	assert_int_equal(region_living(&view), 0);
@@ -157,14 +150,12 @@ static void write_over(const char *path, int seed)
 
 UNIT_TEST(test_written_over)
 {
-	struct place *place = *state;
-
 	for (int seed = 0; seed < 10; seed++) { /* 0: with zeros */
 		struct region region;
 
-		unlink(place->path);
-		open_one(state, &region);
-		write_over(place->path, seed);
+		unlink(here.path);
+		open_one(&region);
+		write_over(here.path, seed);
 		assert_lost(&region, -EUCLEAN, "truncated or overwritten");
 	}
 }
@@ -172,23 +163,22 @@ UNIT_TEST(test_written_over)
 /* Emptied and made again, before anybody looked: the same file, and all that we had is gone. */
 UNIT_TEST(test_made_again)
 {
-	struct place *place = *state;
 	struct region_setup setup = setup_of(GIB);
 	struct region region, fresh = REGION_CLOSED;
 	uint8_t *bytes = malloc(REGION_SIZE);
 	char path[128];
 	int fd;
 
-	open_one(state, &region);
+	open_one(&region);
 	sys_sleep_ns(NS_PER_MS);
-	snprintf(path, sizeof(path), "%s/other", place->dir);
+	snprintf(path, sizeof(path), "%s/other", here.dir);
 	assert_int_equal(open_claimed(path, &setup, &fresh), 0);
 	region_close(&fresh);
 	fd = open(path, O_RDONLY);
 	assert_int_equal(read(fd, bytes, REGION_SIZE), REGION_SIZE);
 	close(fd);
 	unlink(path);
-	fd = open(place->path, O_WRONLY);
+	fd = open(here.path, O_WRONLY);
 	assert_int_equal(write(fd, bytes, REGION_SIZE), REGION_SIZE);
 	close(fd);
 	free(bytes);
@@ -221,15 +211,14 @@ static void assert_made(const char *path)
 
 UNIT_TEST(test_emptied_in_use)
 {
-	struct place *place = *state;
 	struct region region;
 
-	open_one(state, &region);
-	assert_int_equal(truncate(place->path, 0), 0);
-	assert_not_made(place->path, "was emptied while");
+	open_one(&region);
+	assert_int_equal(truncate(here.path, 0), 0);
+	assert_not_made(here.path, "was emptied while");
 	let_time_pass();
 	region_close(&region);
-	assert_made(place->path);
+	assert_made(here.path);
 }
 
 struct user {
@@ -251,48 +240,46 @@ static void use(void *arg)
 
 UNIT_TEST(test_deleted_in_use)
 {
-	struct place *place = *state;
 	struct user *user = shared_memory(sizeof(*user));
 	char words[64];
 	pid_t child;
 
-	user->path = place->path;
+	user->path = here.path;
 	child = spawn(use, user);
 	assert_true(reached(&user->ready, 1, LONG_MS));
-	assert_int_equal(unlink(place->path), 0);
+	assert_int_equal(unlink(here.path), 0);
 	snprintf(words, sizeof(words), "process %d uses it", (int)child);
-	assert_not_made(place->path, words);
-	assert_not_made(place->path, words); /* nor of the empty file that this left */
+	assert_not_made(here.path, words);
+	assert_not_made(here.path, words); /* nor of the empty file that this left */
 	kill_child(child);
-	assert_made(place->path);
+	assert_made(here.path);
 	munmap(user, sizeof(*user));
 }
 
 /* Renamed as well; and one that was copied is another slice's. */
 UNIT_TEST(test_renamed_in_use)
 {
-	struct place *place = *state;
 	struct user *user = shared_memory(sizeof(*user));
 	char words[192], other[128];
 	pid_t child;
 
-	user->path = place->path;
+	user->path = here.path;
 	child = spawn(use, user);
 	assert_true(reached(&user->ready, 1, LONG_MS));
-	snprintf(other, sizeof(other), "%s/other", place->dir);
-	assert_int_equal(rename(place->path, other), 0);
+	snprintf(other, sizeof(other), "%s/other", here.dir);
+	assert_int_equal(rename(here.path, other), 0);
 	snprintf(words, sizeof(words), "was renamed to %s while process %d uses it", other,
 		 (int)child);
-	assert_not_made(place->path, words);
-	assert_not_made(place->path, words); /* nor of the empty file that this left */
+	assert_not_made(here.path, words);
+	assert_not_made(here.path, words); /* nor of the empty file that this left */
 	kill_child(child);
-	assert_made(place->path);
+	assert_made(here.path);
 	user->path = other; /* nobody lives there: a region of that path from now on */
 	user->ready = 0;
 	child = spawn(use, user);
 	assert_true(reached(&user->ready, 1, LONG_MS));
-	assert_int_equal(unlink(place->path), 0);
-	assert_made(place->path);
+	assert_int_equal(unlink(here.path), 0);
+	assert_made(here.path);
 	kill_child(child);
 	unlink(other);
 	munmap(user, sizeof(*user));
@@ -301,22 +288,21 @@ UNIT_TEST(test_renamed_in_use)
 /* A path that ends in another one is not that one. */
 UNIT_TEST(test_deleted_elsewhere)
 {
-	struct place *place = *state;
 	struct user *user = shared_memory(sizeof(*user));
 	char path[192], command[256];
 	pid_t child;
 
-	snprintf(command, sizeof(command), "mkdir -p %s%s", place->dir, place->dir);
+	snprintf(command, sizeof(command), "mkdir -p %s%s", here.dir, here.dir);
 	assert_int_equal(system(command), 0);
-	snprintf(path, sizeof(path), "%s%s", place->dir, place->path);
+	snprintf(path, sizeof(path), "%s%s", here.dir, here.path);
 	user->path = path;
 	child = spawn(use, user);
 	assert_true(reached(&user->ready, 1, LONG_MS));
 	assert_int_equal(unlink(path), 0);
-	assert_made(place->path);
+	assert_made(here.path);
 	kill_child(child);
 	munmap(user, sizeof(*user));
-	snprintf(command, sizeof(command), "rm -rf %s/tmp", place->dir);
+	snprintf(command, sizeof(command), "rm -rf %s/tmp", here.dir);
 	assert_int_equal(system(command), 0);
 }
 
@@ -328,14 +314,14 @@ UNIT_TEST(test_number)
 	struct rlimit before, low = {30, 30};
 	int zero = dup(0);
 
-	open_one(state, &region);
+	open_one(&region);
 	assert_true(region.fd >= 40);
 	region_close(&region);
 	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
 	low.rlim_max = before.rlim_max;
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
 	close(0);
-	open_one(state, &region);
+	open_one(&region);
 	assert_in_range(region.fd, 3, 29);
 	assert_int_equal(fcntl(0, F_GETFD), -1);
 	assert_int_equal(fcntl(region.fd, F_GETFD), FD_CLOEXEC);
@@ -346,13 +332,13 @@ UNIT_TEST(test_number)
 }
 
 /* What the application did to our descriptor, and that the dead are found all the same. */
-static void assert_dead_are_found(void **state, void (*take_away)(int fd))
+static void assert_dead_are_found(void (*take_away)(int fd))
 {
 	struct region region, other;
 	int number;
 
-	open_one(state, &region);
-	open_one(state, &other);
+	open_one(&region);
+	open_one(&other);
 	assert_int_equal(region_charge(&other, 0, REGION_DATA, GIB - 2 * MIB, GIB), 0);
 	number = region.fd;
 	take_away(number);
@@ -382,12 +368,12 @@ static void open_over_it(int fd)
 
 UNIT_TEST(test_closed)
 {
-	assert_dead_are_found(state, close_it);
+	assert_dead_are_found(close_it);
 }
 
 UNIT_TEST(test_another_file)
 {
-	assert_dead_are_found(state, open_over_it);
+	assert_dead_are_found(open_over_it);
 }
 
 /* With the path gone as well, as after a chroot, everybody is taken for alive; charges go on. */
@@ -395,8 +381,8 @@ UNIT_TEST(test_no_way_back)
 {
 	struct region region, other;
 
-	open_one(state, &region);
-	open_one(state, &other);
+	open_one(&region);
+	open_one(&other);
 	close(region.fd);
 	region.path = "/nowhere/slice.cache";
 	region.root_inode++;

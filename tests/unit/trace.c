@@ -10,9 +10,8 @@
 static struct region region;
 static char path[128];
 
-static void begin(void **state, const char *value)
+static void begin(const char *value)
 {
-	struct place *place = *state;
 	struct region_setup setup = setup_from(0, 2, GIB);
 
 	region = (struct region)REGION_CLOSED;
@@ -20,8 +19,8 @@ static void begin(void **state, const char *value)
 		assert_int_equal(setenv("VGPU_TRACE", value, 1), 0);
 	else
 		unsetenv("VGPU_TRACE");
-	assert_int_equal(open_claimed(place->path, &setup, &region), 0);
-	snprintf(path, sizeof(path), "%s" TRACE_SUFFIX "%d", place->path, region.slot);
+	assert_int_equal(open_claimed(here.path, &setup, &region), 0);
+	snprintf(path, sizeof(path), "%s" TRACE_SUFFIX "%d", here.path, region.slot);
 	unsetenv("VGPU_TRACE");
 }
 
@@ -44,11 +43,11 @@ static const struct trace_file *seen(void)
 	return &file;
 }
 
-static void check_off(void **state, const char *value)
+static void check_off(const char *value)
 {
 	struct stat st;
 
-	begin(state, value);
+	begin(value);
 	assert_int_equal(trace_subjects, 0);
 	trace_write(TRACE_CHARGED, 0, 1, 2);
 	trace_call(__func__);
@@ -58,17 +57,17 @@ static void check_off(void **state, const char *value)
 
 UNIT_TEST(test_off)
 {
-	check_off(state, NULL);
-	check_off(state, "");
-	check_off(state, "pacer");
-	check_off(state, "no,pac");
+	check_off(NULL);
+	check_off("");
+	check_off("pacer");
+	check_off("no,pac");
 }
 
 UNIT_TEST(test_header)
 {
 	const struct trace_file *file;
 
-	begin(state, "other,pace");
+	begin("other,pace");
 	file = seen();
 	assert_true(file->magic == TRACE_MAGIC);
 	assert_int_equal(file->entry_size, 48);
@@ -84,7 +83,7 @@ UNIT_TEST(test_entries)
 	const struct vgpu_region_bucket *bucket;
 	const struct trace_file *file;
 
-	begin(state, "pace");
+	begin("pace");
 	bucket = &region.file->own.device[1].bucket;
 	trace_write(TRACE_HELD_SHUT, 0, -5, 7);
 	trace_write_of(TRACE_BUCKET_SHUT, bucket, -4000000, 0);
@@ -110,7 +109,7 @@ UNIT_TEST(test_ring)
 {
 	const struct trace_file *file;
 
-	begin(state, "pace");
+	begin("pace");
 	for (int64_t n = 0; n < 2 * TRACE_ENTRIES + 10; n++)
 		trace_write(TRACE_CHARGED, 0, n, 0);
 	file = seen();
@@ -136,7 +135,7 @@ UNIT_TEST(test_threads)
 	const struct trace_file *file;
 	pthread_t threads[THREADS];
 
-	begin(state, "pace");
+	begin("pace");
 	for (int i = 0; i < THREADS; i++) {
 		number[i] = i;
 		assert_int_equal(pthread_create(&threads[i], NULL, writes, &number[i]), 0);
@@ -161,7 +160,7 @@ UNIT_TEST(test_in_the_way)
 	char other[160];
 	struct stat st;
 
-	begin(state, "pace");
+	begin("pace");
 	trace_write(TRACE_CHARGED, 0, 1, 2);
 	trace_forget();
 	assert_int_equal(trace_subjects, TRACE_UNDECIDED);
@@ -186,7 +185,7 @@ UNIT_TEST(test_forked)
 	pid_t child;
 	int status;
 
-	begin(state, "pace");
+	begin("pace");
 	child = fork();
 	if (!child) {
 		trace_forget();
@@ -215,7 +214,7 @@ UNIT_TEST(test_memory)
 	const struct trace_entry *entry;
 	const struct trace_file *file;
 
-	begin(state, "memory");
+	begin("memory");
 	trace_call("cuMemAlloc_v2");
 	assert_int_equal(region_charge(&region, 1, REGION_DATA, 3 * MIB, GIB), 0);
 	assert_int_equal(region_charge(&region, 1, REGION_CONTEXT, GIB, GIB), -EDQUOT);
@@ -250,7 +249,7 @@ UNIT_TEST(test_many_calls)
 	static char names[TRACE_CALLS + 5][8];
 	const struct trace_file *file;
 
-	begin(state, "memory");
+	begin("memory");
 	for (int i = 0; i < TRACE_CALLS + 5; i++) {
 		snprintf(names[i], sizeof(names[i]), "c%d", i);
 		trace_call(names[i]);
@@ -268,26 +267,25 @@ UNIT_TEST(test_many_calls)
 /* A process dies in the region, and the next one clears its slot. */
 UNIT_TEST(test_region)
 {
-	struct place *place = *state;
 	struct region_setup setup = setup_from(0, 2, GIB);
 	struct region keeper = REGION_CLOSED; /* else the region is made anew */
 	const struct trace_entry *entry;
 	const struct trace_file *file;
 	pid_t child;
 
-	assert_int_equal(open_claimed(place->path, &setup, &keeper), 0);
+	assert_int_equal(open_claimed(here.path, &setup, &keeper), 0);
 	trace_forget();
 	child = fork();
 	if (!child) {
 		struct region other = REGION_CLOSED;
 
-		if (open_claimed(place->path, &setup, &other) ||
+		if (open_claimed(here.path, &setup, &other) ||
 		    region_charge(&other, 0, REGION_DATA, 7 * MIB, 0))
 			_exit(1);
 		raise(SIGKILL);
 	}
 	assert_int_equal(waitpid(child, NULL, 0), child);
-	begin(state, "region");
+	begin("region");
 	assert_true(region_reap(&region) >= 0);
 	region_begin_exit(&region);
 	file = seen();

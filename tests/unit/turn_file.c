@@ -12,11 +12,11 @@
 
 static struct turn_file ours, theirs;
 
-static void opens(const struct place *place, struct turn_file *file)
+static void opens(struct turn_file *file)
 {
 	struct fault fault = {""};
 
-	if (turn_file_open(place->path, file, &fault) != 0)
+	if (turn_file_open(here.path, file, &fault) != 0)
 		fail_msg("%s", fault.text);
 }
 
@@ -52,19 +52,18 @@ static void write_file(const char *path, const void *bytes, size_t len)
 
 UNIT_TEST(test_made)
 {
-	const struct place *place = *state;
 	struct stat st;
 
 	umask(077);
-	opens(place, &ours);
-	assert_int_equal(stat(place->path, &st), 0);
+	opens(&ours);
+	assert_int_equal(stat(here.path, &st), 0);
 	assert_int_equal(st.st_size, sizeof(struct vgpu_turns_file));
 	assert_int_equal(st.st_blocks * 512 >= st.st_size, 1);
 	assert_int_equal(st.st_mode & 07777, 0666);
 	assert_int_equal(ours.file->header.magic, VGPU_TURNS_MAGIC);
 	assert_int_equal(ours.file->header.size, st.st_size);
 	ours.file->slice[63].turns = 17;
-	opens(place, &theirs);
+	opens(&theirs);
 	assert_int_equal(theirs.file->slice[63].turns, 17);
 	turn_file_forget(&ours);
 	turn_file_forget(&theirs);
@@ -73,53 +72,51 @@ UNIT_TEST(test_made)
 /* A process that was killed while it made the file. */
 UNIT_TEST(test_half_made)
 {
-	const struct place *place = *state;
 	static char bytes[sizeof(struct vgpu_turns_file)];
 
 	for (size_t len = 0; len <= sizeof(bytes); len += sizeof(bytes) / 3) {
-		write_file(place->path, bytes, len);
-		opens(place, &ours);
+		write_file(here.path, bytes, len);
+		opens(&ours);
 		assert_int_equal(ours.file->header.magic, VGPU_TURNS_MAGIC);
 		turn_file_forget(&ours);
 	}
 	bytes[8] = 1; /* all but the magic was stored */
-	write_file(place->path, bytes, sizeof(bytes));
-	opens(place, &ours);
+	write_file(here.path, bytes, sizeof(bytes));
+	opens(&ours);
 	assert_int_equal(ours.file->header.version, VGPU_TURNS_VERSION);
 	turn_file_forget(&ours);
 }
 
 UNIT_TEST(test_refused)
 {
-	const struct place *place = *state;
 	static struct vgpu_turns_file other = {.header = {.magic = VGPU_TURNS_MAGIC,
 							  .version = VGPU_TURNS_VERSION + 1,
 							  .size = sizeof(other)}};
 	char path[128];
 
-	snprintf(path, sizeof(path), "%s/missing/gpu", place->dir);
+	snprintf(path, sizeof(path), "%s/missing/gpu", here.dir);
 	refuses(path, -ENOENT, "its directory is not there; make it or mount it");
-	write_file(place->path, "something", 9);
-	refuses(place->path, -EINVAL, "holds something else; remove it");
-	write_file(place->path, &other, sizeof(other));
-	refuses(place->path, -EINVAL, "another version made it");
-	write_file(place->path, &other, sizeof(other) / 2);
-	refuses(place->path, -EINVAL, "holds something else");
-	snprintf(path, sizeof(path), "%s/again", place->dir);
-	unlink(place->path);
-	write_file(place->path, "", 0);
-	assert_int_equal(link(place->path, path), 0);
-	refuses(place->path, -EINVAL, "it has another name besides");
+	write_file(here.path, "something", 9);
+	refuses(here.path, -EINVAL, "holds something else; remove it");
+	write_file(here.path, &other, sizeof(other));
+	refuses(here.path, -EINVAL, "another version made it");
+	write_file(here.path, &other, sizeof(other) / 2);
+	refuses(here.path, -EINVAL, "holds something else");
+	snprintf(path, sizeof(path), "%s/again", here.dir);
+	unlink(here.path);
+	write_file(here.path, "", 0);
+	assert_int_equal(link(here.path, path), 0);
+	refuses(here.path, -EINVAL, "it has another name besides");
 	unlink(path);
-	assert_int_equal(symlink(place->path, path), 0);
+	assert_int_equal(symlink(here.path, path), 0);
 	refuses(path, -ELOOP, "it is a symbolic link");
 	unlink(path);
-	unlink(place->path);
-	assert_int_equal(mkfifo(place->path, 0600), 0);
-	refuses(place->path, -EINVAL, "it is not a regular file");
-	unlink(place->path);
-	mkdir(place->path, 0700);
-	refuses(place->path, -EISDIR, "it is a directory");
+	unlink(here.path);
+	assert_int_equal(mkfifo(here.path, 0600), 0);
+	refuses(here.path, -EINVAL, "it is not a regular file");
+	unlink(here.path);
+	mkdir(here.path, 0700);
+	refuses(here.path, -EISDIR, "it is a directory");
 }
 
 /* What a word of the file must not be. */
@@ -136,14 +133,13 @@ static void assert_found(void *word, size_t size, uint64_t wrong)
 
 UNIT_TEST(test_validity)
 {
-	const struct place *place = *state;
 	struct vgpu_turns_file *file;
 	unsigned seat;
 
 	memset(&ours, 0, sizeof(ours));
 	assert_false(turn_file_is_valid(&ours)); /* not open */
-	opens(place, &ours);
-	opens(place, &theirs);
+	opens(&ours);
+	opens(&theirs);
 	assert_true(turn_file_is_valid(&ours));
 	joins(&ours, 100);
 	joins(&theirs, 200);
@@ -171,12 +167,11 @@ UNIT_TEST(test_validity)
 
 UNIT_TEST(test_seats)
 {
-	const struct place *place = *state;
 	struct turn_file third;
 
-	opens(place, &ours);
-	opens(place, &theirs); /* another open file, as another process has */
-	opens(place, &third);
+	opens(&ours);
+	opens(&theirs); /* another open file, as another process has */
+	opens(&third);
 	assert_true(joins(&ours, 100));
 	assert_true(joins(&theirs, 200));
 	assert_false(joins(&third, 100));
@@ -204,17 +199,16 @@ UNIT_TEST(test_seats)
 /* As many slices and processes as there may be; then the entries of the dead are taken. */
 UNIT_TEST(test_full)
 {
-	const struct place *place = *state;
 	static struct turn_file file[VGPU_TURNS_SLICES + 1];
 	struct fault fault = {""};
 	bool first;
 
 	for (unsigned i = 0; i < VGPU_TURNS_SLICES; i++) {
-		opens(place, &file[i]);
+		opens(&file[i]);
 		assert_true(joins(&file[i], 1000 + i));
 		assert_int_equal(file[i].slice, i);
 	}
-	opens(place, &ours);
+	opens(&ours);
 	assert_int_equal(turn_file_join(&ours, 1, &first, &fault), -ENOSPC);
 	assert_non_null(strstr(fault.text, "are full: 64 slices use the GPU"));
 	turn_file_forget(&file[40]);
@@ -235,7 +229,6 @@ UNIT_TEST(test_full)
 UNIT_TEST(test_many)
 {
 	static struct turn_file file[4000];
-	const struct place *place = *state;
 	struct rlimit limit;
 	unsigned count = 4000;
 
@@ -245,7 +238,7 @@ UNIT_TEST(test_many)
 	if (limit.rlim_cur < count + 100)
 		count = (unsigned)limit.rlim_cur - 100;
 	for (unsigned i = 0; i < count; i++) {
-		opens(place, &file[i]);
+		opens(&file[i]);
 		joins(&file[i], 1 + i % 64);
 	}
 	for (unsigned i = 0; i < 64; i++)
@@ -256,23 +249,22 @@ UNIT_TEST(test_many)
 
 UNIT_TEST(test_watched)
 {
-	const struct place *place = *state;
 	struct fault fault = {""};
 	bool first;
 
-	opens(place, &ours);
+	opens(&ours);
 	assert_int_equal(turn_file_watch(&ours), 0);
 	close(ours.shared.fd); /* as a program does that closes all it finds */
 	assert_true(turn_file_slice_lives(&ours, 1));
 	assert_int_equal(turn_file_watch(&ours), 0);
 	joins(&ours, 7);
-	unlink(place->path);
+	unlink(here.path);
 	assert_int_equal(turn_file_watch(&ours), -ESTALE);
-	opens(place, &theirs);
+	opens(&theirs);
 	assert_int_equal(turn_file_watch(&ours), -ESTALE);
 	assert_int_equal(turn_file_join(&ours, 7, &first, &fault), -ESTALE);
 	turn_file_forget(&ours);
-	assert_int_equal(truncate(place->path, 0), 0);
+	assert_int_equal(truncate(here.path, 0), 0);
 	assert_int_equal(turn_file_watch(&theirs), -EUCLEAN);
 	assert_int_equal(theirs.file->header.magic, 0); /* and no SIGBUS */
 	turn_file_forget(&theirs);
@@ -365,7 +357,6 @@ static void wait_for_launches(const struct shared *shared, unsigned number, uint
 
 UNIT_TEST(test_processes)
 {
-	const struct place *place = *state;
 	struct shared *shared =
 		mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	pid_t children[3];
@@ -374,7 +365,7 @@ UNIT_TEST(test_processes)
 	for (unsigned i = 0; i < 3; i++) {
 		children[i] = fork();
 		if (children[i] == 0)
-			take_turns(place->path, i, shared);
+			take_turns(here.path, i, shared);
 	}
 	for (unsigned i = 0; i < 3; i++)
 		wait_for_launches(shared, i, 10);

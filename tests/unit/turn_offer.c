@@ -111,12 +111,12 @@ static int asks_for(const char *path, const struct turn_file *have, uint64_t pat
 }
 
 /* What the program gets where vgpud answers so. */
-static int gets(const struct place *place, const struct reply *reply)
+static int gets(const struct reply *reply)
 {
-	int listener = serve_at(place->path, 8), answer, status;
+	int listener = serve_at(here.path, 8), answer, status;
 	pid_t child = answers_once(listener, reply);
 
-	answer = asks_for(place->path, NULL, PATIENCE_NS);
+	answer = asks_for(here.path, NULL, PATIENCE_NS);
 	assert_int_equal(waitpid(child, &status, 0), child);
 	assert_int_equal(status, 0);
 	close(listener);
@@ -150,7 +150,7 @@ UNIT_TEST(test_given)
 	int file = make_file(sizeof(struct vgpu_turns_file), SEALS), fd;
 	struct reply reply = {&good, sizeof(good), {file}, 1};
 
-	fd = gets(*state, &reply);
+	fd = gets(&reply);
 	assert_true(fd >= 0);
 	assert_int_equal(fcntl(fd, F_GETFD), FD_CLOEXEC);
 	assert_int_equal(joins(fd, &turn), 0);
@@ -198,62 +198,61 @@ UNIT_TEST(test_answers)
 	unsigned before = count_files();
 
 	answer.kind = TURN_OFFER_SAME;
-	assert_int_equal(gets(*state, &reply), -EALREADY);
+	assert_int_equal(gets(&reply), -EALREADY);
 	answer.kind = TURN_OFFER_REFUSED;
-	assert_int_equal(gets(*state, &reply), -EPERM);
+	assert_int_equal(gets(&reply), -EPERM);
 	answer.kind = TURN_OFFER_FILE; /* without one */
-	assert_int_equal(gets(*state, &reply), -EPROTO);
+	assert_int_equal(gets(&reply), -EPROTO);
 	answer.kind = 77;
-	assert_int_equal(gets(*state, &reply), -EPROTO);
+	assert_int_equal(gets(&reply), -EPROTO);
 	reply.fds[0] = reply.fds[1] = open("/dev/null", O_RDWR);
 	reply.fd_count = 1;
-	assert_int_equal(gets(*state, &reply), -EPROTO);
+	assert_int_equal(gets(&reply), -EPROTO);
 	answer.kind = TURN_OFFER_SAME; /* with one */
-	assert_int_equal(gets(*state, &reply), -EPROTO);
+	assert_int_equal(gets(&reply), -EPROTO);
 	answer.kind = TURN_OFFER_FILE;
 	reply.fd_count = 2;
-	assert_int_equal(gets(*state, &reply), -EPROTO);
+	assert_int_equal(gets(&reply), -EPROTO);
 	reply.fd_count = 1;
 	answer.version++;
-	assert_int_equal(gets(*state, &reply), -EPROTO);
+	assert_int_equal(gets(&reply), -EPROTO);
 	answer.version--;
 	answer.magic++;
-	assert_int_equal(gets(*state, &reply), -EPROTO);
+	assert_int_equal(gets(&reply), -EPROTO);
 	answer.magic--;
 	reply.len--;
-	assert_int_equal(gets(*state, &reply), -EPROTO);
+	assert_int_equal(gets(&reply), -EPROTO);
 	memcpy(more, &answer, sizeof(answer));
 	reply.bytes = more;
 	reply.len = sizeof(more);
-	assert_int_equal(gets(*state, &reply), -EMSGSIZE);
+	assert_int_equal(gets(&reply), -EMSGSIZE);
 	reply.bytes = NULL; /* it closes the connection */
-	assert_int_equal(gets(*state, &reply), -EPROTO);
+	assert_int_equal(gets(&reply), -EPROTO);
 	close(reply.fds[0]);
 	assert_int_equal(count_files(), before);
 }
 
-static uint64_t asks_in_vain(const struct place *place, int error)
+static uint64_t asks_in_vain(int error)
 {
 	uint64_t began_ns = clock_now_ns();
 
-	assert_int_equal(asks_for(place->path, NULL, SHORT_NS), error);
+	assert_int_equal(asks_for(here.path, NULL, SHORT_NS), error);
 	return clock_now_ns() - began_ns;
 }
 
 /* There is none; it is dead; it is stopped; its queue is full. */
 UNIT_TEST(test_silent)
 {
-	const struct place *place = *state;
 	unsigned before = count_files();
 	int listener, queued = -1;
 
-	asks_in_vain(place, -ENOENT);
-	close(serve_at(place->path, 1));
-	asks_in_vain(place, -ECONNREFUSED);
-	listener = serve_at(place->path, 0);
-	assert_true(asks_in_vain(place, -ETIMEDOUT) >= SHORT_NS);
-	queued = sys_connect(place->path);
-	asks_in_vain(place, -ETIMEDOUT);
+	asks_in_vain(-ENOENT);
+	close(serve_at(here.path, 1));
+	asks_in_vain(-ECONNREFUSED);
+	listener = serve_at(here.path, 0);
+	assert_true(asks_in_vain(-ETIMEDOUT) >= SHORT_NS);
+	queued = sys_connect(here.path);
+	asks_in_vain(-ETIMEDOUT);
 	close(queued);
 	close(listener);
 	assert_int_equal(count_files(), before);

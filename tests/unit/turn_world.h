@@ -146,7 +146,7 @@ UNUSED static int world_make(void **state)
 {
 	if (place_make(state))
 		return -1;
-	world_path = ((struct place *)*state)->path;
+	world_path = here.path;
 	world_again();
 	return 0;
 }

@@ -23,15 +23,15 @@ static long fail_number(long number)
 	return number == failing_number ? failing_error : 0;
 }
 
-static struct config config_with(struct place *place)
+static struct config config_with(void)
 {
-	FILE *file = fopen(place->path, "w");
+	FILE *file = fopen(here.path, "w");
 
 	assert_non_null(file);
 	assert_true(fputs(TOKEN "\n", file) >= 0);
 	assert_int_equal(fclose(file), 0);
-	assert_int_equal(chmod(place->path, 0600), 0);
-	return (struct config){.tls_certificate = "", .tls_key = "", .token_file = place->path};
+	assert_int_equal(chmod(here.path, 0600), 0);
+	return (struct config){.tls_certificate = "", .tls_key = "", .token_file = here.path};
 }
 
 /* Reads the token while that call fails, and checks that the failure is reported. */
@@ -52,7 +52,7 @@ static void refuse(const struct config *config, long number, int error)
 
 UNIT_TEST(test_reads_the_first_line)
 {
-	struct config config = config_with(*state);
+	struct config config = config_with();
 	struct secrets secrets = {NULL, NULL, NULL};
 	struct fault fault = {""};
 
@@ -64,14 +64,14 @@ UNIT_TEST(test_reads_the_first_line)
 /* The mode of the file may be anything then. */
 UNIT_TEST(test_a_mode_that_is_not_known_is_refused)
 {
-	struct config config = config_with(*state);
+	struct config config = config_with();
 
 	refuse(&config, SYS_fstat, -EIO);
 }
 
 UNIT_TEST(test_every_failure_is_reported)
 {
-	struct config config = config_with(*state);
+	struct config config = config_with();
 
 	refuse(&config, SYS_openat, -EPERM);
 	refuse(&config, SYS_openat, -EACCES);

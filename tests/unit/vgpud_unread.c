@@ -34,12 +34,12 @@ static uint64_t write_file(const char *name, const char *text)
 
 /* One slice with a region, which the look has not read, and the policy; NULL: it has none.
  * Returns the region's inode. */
-static uint64_t make(const struct place *place, const char *gpu, const char *policy)
+static uint64_t make(const char *gpu, const char *policy)
 {
 	char file[192];
 
-	snprintf(path, sizeof(path), "%s/region", place->dir);
-	snprintf(policy_path, sizeof(policy_path), "%s/policy", place->dir);
+	snprintf(path, sizeof(path), "%s/region", here.dir);
+	snprintf(policy_path, sizeof(policy_path), "%s/policy", here.dir);
 	one[0] = (struct slices_one){.region_path = path,
 				     .policy_path = policy ? policy_path : NULL};
 	overview.slices.count = 1;
@@ -52,11 +52,11 @@ static uint64_t make(const struct place *place, const char *gpu, const char *pol
 	return write_file(path, "");
 }
 
-static void clean(const struct place *place)
+static void clean(void)
 {
 	char command[128];
 
-	snprintf(command, sizeof(command), "rm -rf %s/*", place->dir);
+	snprintf(command, sizeof(command), "rm -rf %s/*", here.dir);
 	assert_int_equal(system(command), 0);
 }
 
@@ -97,18 +97,18 @@ UNIT_TEST(test_policy)
 	};
 
 	for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		uint64_t inode = make(*state, rows[i].gpu, rows[i].policy);
+		uint64_t inode = make(rows[i].gpu, rows[i].policy);
 
 		assert_int_equal(find(key_of(inode)), rows[i].found);
 		assert_int_equal(find(key_of(inode + 1)), -1);
-		clean(*state);
+		clean();
 	}
 }
 
 /* A slice whose region's file does not exist has no entry. */
 UNIT_TEST(test_no_region)
 {
-	uint64_t inode = make(*state, NULL, NULL);
+	uint64_t inode = make(NULL, NULL);
 
 	assert_int_equal(unlink(path), 0);
 	assert_int_equal(find(key_of(inode)), -1);
@@ -118,19 +118,19 @@ UNIT_TEST(test_no_region)
 UNIT_TEST(test_no_inode)
 {
 	char beyond[160];
-	uint64_t inode = make(*state, NULL, NULL);
+	uint64_t inode = make(NULL, NULL);
 
 	snprintf(beyond, sizeof(beyond), "%s/region", path);
 	one[0].region_path = beyond; /* ENOTDIR */
 	assert_int_equal(find(key_of(inode + 1)), 0);
-	clean(*state);
+	clean();
 }
 
 /* A region that was read has its entry by its key. One that could not be read is listed with the
  * reason. */
 UNIT_TEST(test_read)
 {
-	uint64_t inode = make(*state, NULL, NULL);
+	uint64_t inode = make(NULL, NULL);
 	char why[] = "a reason";
 	struct unread unread;
 
@@ -142,5 +142,5 @@ UNIT_TEST(test_read)
 	unread_list(&overview, &unread);
 	assert_string_equal(unread.region[0].why, "a reason");
 	unread_free(&unread);
-	clean(*state);
+	clean();
 }
