@@ -47,16 +47,15 @@ enum before { MISSING, UNHELD, HELD };
 
 static void prepare(const char *path, enum before before, struct region *holder)
 {
-	struct region_setup setup = setup_of(GIB);
 	struct fault fault;
 
 	unlink(path);
 	if (before == UNHELD) {
-		assert_int_equal(region_open(path, &setup, holder, &fault), 0);
+		assert_int_equal(region_open(path, &one_gib, holder, &fault), 0);
 		region_close(holder);
 	}
 	if (before == HELD)
-		assert_int_equal(open_claimed(path, &setup, holder), 0);
+		assert_int_equal(open_claimed(path, &one_gib, holder), 0);
 }
 
 /* Opens and claims with the at-th call failing. Returns whether there was such a call. */
@@ -153,14 +152,13 @@ static long fail_number(long number)
 
 static void assert_reported(const char *path, long number, int error, const char *words)
 {
-	struct region_setup setup = setup_of(GIB);
 	struct region region = REGION_CLOSED;
 	struct fault fault = {""};
 
 	failing_number = number;
 	failing_error = error;
 	sys_fault = fail_number;
-	assert_int_equal(region_open(path, &setup, &region, &fault), error);
+	assert_int_equal(region_open(path, &one_gib, &region, &fault), error);
 	sys_fault = NULL;
 	assert_int_equal(region.fd, -1);
 	if (!strstr(fault.text, words) || !strstr(fault.text, path))
@@ -185,18 +183,17 @@ UNIT_TEST(test_words)
 /* The lock of somebody who is stopped in the middle of making a region. */
 UNIT_TEST(test_stopped_initialiser)
 {
-	struct region_setup setup = setup_of(GIB);
 	struct region region = REGION_CLOSED;
 	struct fault fault = {""};
 	uint64_t start = clock_now_ns();
 	int fd = open(here.path, O_RDWR | O_CREAT, 0666);
 
 	assert_int_equal(sys_lock_byte(fd, VGPU_INIT_LOCK_OFFSET), 0);
-	assert_int_equal(region_open(here.path, &setup, &region, &fault), -ETIMEDOUT);
+	assert_int_equal(region_open(here.path, &one_gib, &region, &fault), -ETIMEDOUT);
 	assert_in_range(clock_now_ns() - start, 1900 * NS_PER_MS, LONG_MS * NS_PER_MS);
 	assert_non_null(strstr(fault.text, "stopped"));
 	close(fd); /* it dies */
-	assert_int_equal(region_open(here.path, &setup, &region, &fault), 0);
+	assert_int_equal(region_open(here.path, &one_gib, &region, &fault), 0);
 	region_close(&region);
 }
 
@@ -220,13 +217,12 @@ static long interrupt(long number)
 /* By signals: nothing comes of it. */
 UNIT_TEST(test_interrupted)
 {
-	struct region_setup setup = setup_of(GIB);
 	struct region a = REGION_CLOSED, b = REGION_CLOSED;
 
 	interrupted = 0;
 	sys_fault = interrupt;
-	assert_int_equal(open_claimed(here.path, &setup, &a), 0);
-	assert_int_equal(open_claimed(here.path, &setup, &b), 0);
+	claim(&a);
+	claim(&b);
 	assert_int_equal(region_charge(&b, 0, REGION_DATA, GIB, GIB), 0);
 	assert_int_equal(region_living(&a), 2);
 	region_close(&b);
@@ -243,11 +239,10 @@ UNIT_TEST(test_interrupted)
 /* A kernel that does not answer who lives: everybody may. */
 UNIT_TEST(test_no_answer)
 {
-	struct region_setup setup = setup_of(GIB);
 	struct region a = REGION_CLOSED, b = REGION_CLOSED;
 
-	assert_int_equal(open_claimed(here.path, &setup, &a), 0);
-	assert_int_equal(open_claimed(here.path, &setup, &b), 0);
+	claim(&a);
+	claim(&b);
 	assert_int_equal(region_charge(&b, 0, REGION_DATA, GIB, GIB), 0);
 	region_forget(&b); /* gone without a word */
 	failing_number = SYS_fcntl;

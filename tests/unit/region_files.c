@@ -31,7 +31,6 @@ static uint64_t checksum(const char *path)
 /* Refused by all three ways in, with the words, and not a byte of it changed. */
 static void assert_refused(const char *path, const char *words)
 {
-	struct region_setup setup = setup_of(GIB);
 	uint64_t before = checksum(path);
 	struct region region = REGION_CLOSED;
 	struct fault fault;
@@ -40,7 +39,7 @@ static void assert_refused(const char *path, const char *words)
 		int error;
 
 		fault.text[0] = '\0';
-		error = way == 0   ? region_open(path, &setup, &region, &fault)
+		error = way == 0   ? region_open(path, &one_gib, &region, &fault)
 			: way == 1 ? region_open(path, NULL, &region, &fault)
 				   : region_view(path, &region, &fault);
 		assert_int_equal(error, -EINVAL);
@@ -98,12 +97,11 @@ UNIT_TEST(test_hami_core)
 
 static void make_region(const char *path)
 {
-	struct region_setup setup = setup_of(GIB);
 	struct region region = REGION_CLOSED;
 	struct fault fault;
 
 	unlink(path);
-	assert_int_equal(region_open(path, &setup, &region, &fault), 0);
+	assert_int_equal(region_open(path, &one_gib, &region, &fault), 0);
 	region_close(&region);
 }
 
@@ -149,11 +147,10 @@ UNIT_TEST(test_damaged)
 
 static void assert_never_opens(const char *path, int error, const char *words)
 {
-	struct region_setup setup = setup_of(GIB);
 	struct region region = REGION_CLOSED;
 	struct fault fault = {""};
 
-	assert_int_equal(region_open(path, &setup, &region, &fault), error);
+	assert_int_equal(region_open(path, &one_gib, &region, &fault), error);
 	if (!strstr(fault.text, words) || !strstr(fault.text, path))
 		fail_msg("\"%s\" lacks \"%s\" or the path", fault.text, words);
 	fault.text[0] = '\0';
@@ -198,12 +195,11 @@ UNIT_TEST(test_no_directory)
 
 static void open_as_nobody(void *arg)
 {
-	struct region_setup setup = setup_of(GIB);
 	struct region region = REGION_CLOSED;
 	struct fault fault = {""};
 
 	MUST(setuid(65534) == 0);
-	MUST(region_open(arg, &setup, &region, &fault) == -EACCES);
+	MUST(region_open(arg, &one_gib, &region, &fault) == -EACCES);
 	MUST(strstr(fault.text, "0666"));
 }
 
@@ -220,11 +216,10 @@ UNIT_TEST(test_no_permission)
 /* A second user over the first one's file, in a directory like /tmp. */
 static void open_as_other(void *arg)
 {
-	struct region_setup setup = setup_of(GIB);
 	struct region region = REGION_CLOSED;
 
 	MUST(setuid(65534) == 0);
-	MUST(open_claimed(arg, &setup, &region) == 0);
+	MUST(open_claimed(arg, &one_gib, &region) == 0);
 	MUST(region_charge(&region, 0, REGION_DATA, 1, 0) == 0);
 	region_close(&region);
 }
@@ -240,14 +235,13 @@ UNIT_TEST(test_several_users)
 
 static void assert_made(const char *path)
 {
-	struct region_setup setup = setup_of(GIB);
 	struct region region = REGION_CLOSED;
 	struct fault fault = {""};
 	struct stat st;
 
 	assert_int_equal(region_open(path, NULL, &region, &fault), -EINVAL);
 	assert_non_null(strstr(fault.text, "empty"));
-	assert_int_equal(open_claimed(path, &setup, &region), 0);
+	assert_int_equal(open_claimed(path, &one_gib, &region), 0);
 	assert_int_equal(count_wrong(&region), 0);
 	assert_int_equal(stat(path, &st), 0);
 	assert_int_equal(st.st_size, REGION_SIZE);

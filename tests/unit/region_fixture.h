@@ -48,6 +48,13 @@ UNUSED static struct region_setup setup_of(uint64_t memory_bytes)
 	return setup_from(0, 1, memory_bytes);
 }
 
+/* The same, as most tests want it. */
+static const struct region_setup one_gib = {
+	.device_count = 1,
+	.priority = 1,
+	.device = {{.uuid = "GPU-0", .memory_bytes = GIB, .cores_pct = 50}},
+};
+
 UNUSED static int open_claimed(const char *path, const struct region_setup *setup,
 			       struct region *ret_region)
 {
@@ -59,6 +66,12 @@ UNUSED static int open_claimed(const char *path, const struct region_setup *setu
 	if (error)
 		fprintf(stderr, "%s: %s (%d)\n", path, fault.text, error);
 	return error;
+}
+
+/* Opens the region of the test, with a slot of its own. */
+UNUSED static void claim(struct region *ret_region)
+{
+	assert_int_equal(open_claimed(here.path, &one_gib, ret_region), 0);
 }
 
 UNUSED static void say_line(void *arg, const char *line)

@@ -47,9 +47,8 @@ UNIT_TEST(test_classes)
 UNIT_TEST(test_limit)
 {
 	struct region region = make_with(1), other = REGION_CLOSED;
-	struct region_setup setup = setup_of(GIB);
 
-	assert_int_equal(open_claimed(here.path, &setup, &other), 0);
+	claim(&other);
 	assert_int_equal(region_charge(&region, 0, REGION_DATA, 60, 100), 0);
 	assert_int_equal(region_charge(&other, 0, REGION_DATA, 41, 100), -EDQUOT);
 	assert_int_equal(region_charge(&other, 0, REGION_DATA, 40, 100), 0);
@@ -168,10 +167,9 @@ UNIT_TEST(test_devices_out_of_range)
 UNIT_TEST(test_the_dead_make_room)
 {
 	struct region region = make_with(1), dead = REGION_CLOSED;
-	struct region_setup setup = setup_of(GIB);
 	uint64_t got;
 
-	assert_int_equal(open_claimed(here.path, &setup, &dead), 0);
+	claim(&dead);
 	assert_int_equal(region_charge(&dead, 0, REGION_DATA, 90, 100), 0);
 	assert_int_equal(region_charge(&region, 0, REGION_DATA, 11, 100), -EDQUOT);
 	region_forget(&dead);
@@ -179,7 +177,7 @@ UNIT_TEST(test_the_dead_make_room)
 	assert_int_equal(region_charge(&region, 0, REGION_DATA, 11, 100), 0);
 	assert_int_equal(region_used(&region, 0), 11);
 
-	assert_int_equal(open_claimed(here.path, &setup, &dead), 0);
+	claim(&dead);
 	assert_int_equal(region_charge(&dead, 0, REGION_DATA, 89, 100), 0);
 	region_forget(&dead);
 	assert_int_equal(region_charge_range(&region, 0, REGION_DATA, 89, 200, 100, &got), 0);

@@ -62,7 +62,6 @@ UNIT_TEST(test_create_for_a_group)
 
 UNIT_TEST(test_without_setup)
 {
-	struct region_setup setup = setup_of(GIB);
 	struct region region = REGION_CLOSED, second = REGION_CLOSED;
 	struct fault fault = {""};
 
@@ -71,7 +70,7 @@ UNIT_TEST(test_without_setup)
 	assert_int_equal(region.fd, -1);
 	assert_int_equal(access(here.path, F_OK), -1);
 
-	assert_int_equal(open_claimed(here.path, &setup, &region), 0);
+	claim(&region);
 	assert_int_equal(region_charge(&region, 0, REGION_DATA, 5, 0), 0);
 	assert_int_equal(region_open(here.path, NULL, &second, &fault), 0);
 	assert_int_equal(region_used(&second, 0), 5);
@@ -138,8 +137,8 @@ static void hold_and_die(void *arg)
 
 UNIT_TEST(test_reset_over_the_dead)
 {
-	struct region_setup setup = setup_of(GIB), other = setup_of(2 * GIB);
-	struct dead_holder holder = {here.path, &setup};
+	struct region_setup other = setup_of(2 * GIB);
+	struct dead_holder holder = {here.path, &one_gib};
 	struct region region = REGION_CLOSED;
 	struct fault fault;
 
@@ -276,12 +275,11 @@ UNIT_TEST(test_all_open_at_once)
 
 UNIT_TEST(test_view)
 {
-	struct region_setup setup = setup_of(GIB);
 	struct region region = REGION_CLOSED, view = REGION_CLOSED;
 	struct fault fault = {""};
 
 	assert_int_equal(region_view(here.path, &view, &fault), -ENOENT);
-	assert_int_equal(open_claimed(here.path, &setup, &region), 0);
+	claim(&region);
 	assert_int_equal(region_charge(&region, 0, REGION_DATA, 5, 0), 0);
 	assert_int_equal(region_view(here.path, &view, &fault), 0);
 	assert_true(view.writable);
@@ -308,11 +306,10 @@ static long no_writing(long number)
 
 UNIT_TEST(test_view_read_only)
 {
-	struct region_setup setup = setup_of(GIB);
 	struct region region = REGION_CLOSED, view = REGION_CLOSED;
 	struct fault fault = {""};
 
-	assert_int_equal(open_claimed(here.path, &setup, &region), 0);
+	claim(&region);
 	sys_fault = no_writing;
 	assert_int_equal(region_view(here.path, &view, &fault), 0);
 	sys_fault = NULL;

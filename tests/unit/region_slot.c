@@ -34,13 +34,12 @@ static void hold_until_killed(void *arg)
 
 UNIT_TEST(test_claim_and_close)
 {
-	struct region_setup setup = setup_of(GIB);
 	struct region a = REGION_CLOSED, b = REGION_CLOSED;
 	struct fault fault = {""};
 	const struct vgpu_hami_slot *slot;
 
-	assert_int_equal(open_claimed(here.path, &setup, &a), 0);
-	assert_int_equal(open_claimed(here.path, &setup, &b), 0);
+	claim(&a);
+	claim(&b);
 	assert_int_equal(a.slot, 0);
 	assert_int_equal(b.slot, 1);
 	slot = &a.file->hami.slots[1];
@@ -61,7 +60,7 @@ UNIT_TEST(test_claim_and_close)
 	assert_int_equal(slot->used[0].total, 0);
 	assert_int_equal(region_used(&a, 0), 0);
 	assert_int_equal(region_living(&a), 1);
-	assert_int_equal(open_claimed(here.path, &setup, &b), 0);
+	claim(&b);
 	assert_int_equal(b.slot, 1); /* it is used again, and the mark stays */
 	assert_int_equal(a.file->hami.slot_count, 2);
 	assert_int_equal(a.file->own.slots[1].claims, 2);
@@ -72,7 +71,6 @@ UNIT_TEST(test_claim_and_close)
 
 UNIT_TEST(test_every_slot)
 {
-	struct region_setup setup = setup_of(GIB);
 	static struct region regions[VGPU_SLOTS_MAX];
 	struct region more = REGION_CLOSED;
 	struct fault fault = {""};
@@ -83,7 +81,7 @@ UNIT_TEST(test_every_slot)
 	for (int i = 0; i < VGPU_SLOTS_MAX; i++) {
 		regions[i] = (struct region)REGION_CLOSED;
 		assert_int_equal(
-			region_open(here.path, i == 0 ? &setup : NULL, &regions[i], &fault), 0);
+			region_open(here.path, i == 0 ? &one_gib : NULL, &regions[i], &fault), 0);
 		assert_int_equal(region_claim(&regions[i], &fault), 0);
 		assert_int_equal(regions[i].slot, i);
 		assert_int_equal(region_charge(&regions[i], 0, REGION_DATA, 1, 0), 0);
@@ -109,17 +107,16 @@ UNIT_TEST(test_every_slot)
 /* A dead process's slot is only taken when none is free, and its holdings go at once. */
 UNIT_TEST(test_claim_over_the_dead)
 {
-	struct region_setup setup = setup_of(GIB);
 	struct region a = REGION_CLOSED, dead = REGION_CLOSED, b = REGION_CLOSED;
 
-	assert_int_equal(open_claimed(here.path, &setup, &a), 0);
-	assert_int_equal(open_claimed(here.path, &setup, &dead), 0);
+	claim(&a);
+	claim(&dead);
 	assert_int_equal(region_charge(&dead, 0, REGION_DATA, 50, 0), 0);
 	assert_int_equal(region_charge(&a, 0, REGION_DATA, 4, 0), 0);
 	region_forget(&dead);
 	for (unsigned slot = 2; slot < VGPU_SLOTS_MAX; slot++)
 		a.file->hami.slots[slot].status = VGPU_SLOT_RUNNING; /* as if none were free */
-	assert_int_equal(open_claimed(here.path, &setup, &b), 0);
+	claim(&b);
 	assert_int_equal(b.slot, 1);
 	assert_int_equal(region_used(&b, 0), 4);
 	assert_int_equal(region_own_usage(&b, 0).total, 0);
@@ -132,13 +129,12 @@ UNIT_TEST(test_claim_over_the_dead)
 
 UNIT_TEST(test_reap)
 {
-	struct region_setup setup = setup_of(GIB);
 	struct holder *holder = holder_make(here.path);
 	struct region region = REGION_CLOSED, view = REGION_CLOSED;
 	struct fault fault;
 	pid_t pid;
 
-	assert_int_equal(open_claimed(here.path, &setup, &region), 0);
+	claim(&region);
 	assert_int_equal(region_charge(&region, 0, REGION_DATA, MIB, 0), 0);
 	for (int round = 0; round < 2; round++) {
 		holder->ready = 0;
@@ -179,11 +175,10 @@ static void assert_hidden(enum region_step step)
 /* No monitor takes what is left of a slot, while it is emptied, for what a process holds. */
 UNIT_TEST(test_emptied_slot_is_hidden)
 {
-	struct region_setup setup = setup_of(GIB);
 	struct region a = REGION_CLOSED, b = REGION_CLOSED;
 
-	assert_int_equal(open_claimed(here.path, &setup, &a), 0);
-	assert_int_equal(open_claimed(here.path, &setup, &b), 0);
+	claim(&a);
+	claim(&b);
 	assert_int_equal(region_charge(&b, 0, REGION_DATA, 5, 0), 0);
 	region_forget(&b);
 	emptied = &a.file->hami.slots[1];
@@ -196,11 +191,10 @@ UNIT_TEST(test_emptied_slot_is_hidden)
 
 UNIT_TEST(test_suspended_counts)
 {
-	struct region_setup setup = setup_of(GIB);
 	struct region a = REGION_CLOSED, b = REGION_CLOSED;
 
-	assert_int_equal(open_claimed(here.path, &setup, &a), 0);
-	assert_int_equal(open_claimed(here.path, &setup, &b), 0);
+	claim(&a);
+	claim(&b);
 	b.file->hami.slots[1].status = VGPU_SLOT_SUSPENDED;
 	assert_int_equal(region_charge(&b, 0, REGION_DATA, 5, 0), 0);
 	assert_int_equal(region_living(&a), 2);
@@ -247,13 +241,12 @@ static void fork_a_child(void *arg)
 
 UNIT_TEST(test_fork)
 {
-	struct region_setup setup = setup_of(GIB);
 	struct holder *holder = holder_make(here.path);
 	struct region region = REGION_CLOSED;
 	uint64_t *done = &holder->done;
 	pid_t pid;
 
-	assert_int_equal(open_claimed(here.path, &setup, &region), 0);
+	claim(&region);
 	pid = spawn(fork_a_child, holder);
 	assert_true(reached(&holder->ready, 1, LONG_MS));
 	assert_true(reached(&holder->forgotten, 1, LONG_MS));
@@ -274,10 +267,9 @@ UNIT_TEST(test_fork)
 static void open_again(void *arg)
 {
 	struct region *region = arg;
-	struct region_setup setup = setup_of(GIB);
 
 	region_forget(region);
-	MUST(open_claimed(here.path, &setup, region) == 0);
+	MUST(open_claimed(here.path, &one_gib, region) == 0);
 	MUST(region->slot == 1);
 	MUST(region_charge(region, 0, REGION_DATA, MIB, 0) == 0);
 	MUST(region_used(region, 0) == 2 * MIB);
@@ -286,10 +278,9 @@ static void open_again(void *arg)
 
 UNIT_TEST(test_child_opens_its_own)
 {
-	struct region_setup setup = setup_of(GIB);
 	struct region region = REGION_CLOSED;
 
-	assert_int_equal(open_claimed(here.path, &setup, &region), 0);
+	claim(&region);
 	assert_int_equal(region_charge(&region, 0, REGION_DATA, MIB, 0), 0);
 	assert_int_equal(reap_status(spawn(open_again, &region)), 0);
 	assert_int_equal(region_used(&region, 0), MIB);
@@ -301,12 +292,11 @@ UNIT_TEST(test_child_opens_its_own)
 
 UNIT_TEST(test_descriptor_closed_by_others)
 {
-	struct region_setup setup = setup_of(GIB);
 	struct region a = REGION_CLOSED, b = REGION_CLOSED;
 	int fd;
 
-	assert_int_equal(open_claimed(here.path, &setup, &a), 0);
-	assert_int_equal(open_claimed(here.path, &setup, &b), 0);
+	claim(&a);
+	claim(&b);
 	assert_int_equal(region_charge(&b, 0, REGION_DATA, 5, 0), 0);
 	fd = a.fd;
 	close(fd);

@@ -20,15 +20,14 @@ static void turn(struct region *region, bool paused, bool changes, unsigned proc
 
 UNIT_TEST(test_pause)
 {
-	struct region_setup setup = setup_of(GIB);
 	struct region first = REGION_CLOSED, later = REGION_CLOSED, view = REGION_CLOSED;
 	struct fault fault = {""};
 
-	assert_int_equal(open_claimed(here.path, &setup, &first), 0);
+	claim(&first);
 	assert_int_equal(region_view(here.path, &view, &fault), 0);
 	turn(&view, true, true, 1);
 	assert_int_equal(status_of(&first), VGPU_SLOT_SUSPENDED);
-	assert_int_equal(open_claimed(here.path, &setup, &later), 0);
+	claim(&later);
 	assert_int_equal(status_of(&later), VGPU_SLOT_SUSPENDED);
 	assert_int_equal(region_living(&view), 2);
 	assert_int_equal(count_wrong(&view), 0);
@@ -48,13 +47,13 @@ UNIT_TEST(test_pause)
  * resets the region. */
 UNIT_TEST(test_pause_of_nobody)
 {
-	struct region_setup setup = setup_of(GIB), other = setup_of(2 * GIB);
+	struct region_setup other = setup_of(2 * GIB);
 	struct region region = REGION_CLOSED, view = REGION_CLOSED;
 	struct fault fault = {""};
 
-	assert_int_equal(region_open(here.path, &setup, &view, &fault), 0);
+	assert_int_equal(region_open(here.path, &one_gib, &view, &fault), 0);
 	turn(&view, true, true, 0);
-	assert_int_equal(open_claimed(here.path, &setup, &region), 0);
+	claim(&region);
 	assert_int_equal(status_of(&region), VGPU_SLOT_SUSPENDED);
 	region_close(&region);
 	assert_int_equal(open_claimed(here.path, &other, &region), 0);
@@ -62,7 +61,7 @@ UNIT_TEST(test_pause_of_nobody)
 	assert_int_equal(status_of(&region), VGPU_SLOT_SUSPENDED);
 	turn(&view, false, true, 1);
 	region_close(&region);
-	assert_int_equal(open_claimed(here.path, &setup, &region), 0);
+	claim(&region);
 	assert_int_equal(status_of(&region), VGPU_SLOT_RUNNING);
 	region_close(&region);
 	region_close(&view);
@@ -77,12 +76,11 @@ struct guests {
 static void come(void *arg)
 {
 	struct guests *guests = arg;
-	struct region_setup setup = setup_of(GIB);
 	struct region region = REGION_CLOSED;
 
 	for (unsigned i = 0; i < 300; i++) {
 		region_close(&region);
-		while (open_claimed(guests->path, &setup, &region) != 0)
+		while (open_claimed(guests->path, &one_gib, &region) != 0)
 			region_close(&region); /* whoever has the lock may be starved for seconds */
 	}
 	__atomic_fetch_add(&guests->stay, 1, __ATOMIC_SEQ_CST);
@@ -96,14 +94,13 @@ static void come(void *arg)
 UNIT_TEST(test_pause_while_others_come)
 {
 	struct guests *guests = shared_memory(sizeof(*guests));
-	struct region_setup setup = setup_of(GIB);
 	struct region region = REGION_CLOSED;
 	uint64_t deadline_ns = clock_now_ns() + 100 * NS_PER_S;
 	pid_t children[GUESTS];
 	unsigned turned;
 
 	guests->path = here.path;
-	assert_int_equal(open_claimed(here.path, &setup, &region), 0);
+	claim(&region);
 	for (unsigned i = 0; i < GUESTS; i++)
 		children[i] = spawn(come, guests);
 	while (__atomic_load_n(&guests->stay, __ATOMIC_SEQ_CST) < GUESTS) {
@@ -164,14 +161,13 @@ static void play_resume(void *arg)
 UNIT_TEST(test_pause_and_resume_at_once)
 {
 	struct match *match = shared_memory(sizeof(*match));
-	struct region_setup setup = setup_of(GIB);
 	struct region regions[8];
 	pid_t children[2];
 
 	match->path = here.path;
 	for (unsigned i = 0; i < 8; i++) {
 		regions[i] = (struct region)REGION_CLOSED;
-		assert_int_equal(open_claimed(here.path, &setup, &regions[i]), 0);
+		claim(&regions[i]);
 	}
 	children[0] = spawn(play_pause, match);
 	children[1] = spawn(play_resume, match);
@@ -190,12 +186,11 @@ UNIT_TEST(test_pause_and_resume_at_once)
 
 UNIT_TEST(test_limits)
 {
-	struct region_setup setup = setup_of(GIB);
 	struct region region = REGION_CLOSED;
 	struct region_limits limits;
 	uint64_t first;
 
-	assert_int_equal(open_claimed(here.path, &setup, &region), 0);
+	claim(&region);
 	assert_int_equal(region_limit(&region, 0, &first), GIB);
 	assert_int_equal(first, GIB);
 	limits = (struct region_limits){3 * GIB, 70, 90, 5};

@@ -8,10 +8,8 @@
 
 static void open_one(struct region *region)
 {
-	struct region_setup setup = setup_of(GIB);
-
 	*region = (struct region)REGION_CLOSED;
-	assert_int_equal(open_claimed(here.path, &setup, region), 0);
+	claim(region);
 	assert_int_equal(region_charge(region, 0, REGION_DATA, MIB, GIB), 0);
 }
 
@@ -55,13 +53,12 @@ UNIT_TEST(test_deleted)
 
 UNIT_TEST(test_replaced)
 {
-	struct region_setup setup = setup_of(GIB);
 	struct region region, other = REGION_CLOSED;
 	char path[128];
 
 	open_one(&region);
 	snprintf(path, sizeof(path), "%s/other", here.dir);
-	assert_int_equal(open_claimed(path, &setup, &other), 0);
+	assert_int_equal(open_claimed(path, &one_gib, &other), 0);
 	assert_int_equal(rename(path, here.path), 0);
 	let_time_pass();
 	assert_lost(&region, -ESTALE, "deleted, renamed or replaced");
@@ -163,7 +160,6 @@ UNIT_TEST(test_written_over)
 /* Emptied and made again, before anybody looked: the same file, and all that we had is gone. */
 UNIT_TEST(test_made_again)
 {
-	struct region_setup setup = setup_of(GIB);
 	struct region region, fresh = REGION_CLOSED;
 	uint8_t *bytes = malloc(REGION_SIZE);
 	char path[128];
@@ -172,7 +168,7 @@ UNIT_TEST(test_made_again)
 	open_one(&region);
 	sys_sleep_ns(NS_PER_MS);
 	snprintf(path, sizeof(path), "%s/other", here.dir);
-	assert_int_equal(open_claimed(path, &setup, &fresh), 0);
+	assert_int_equal(open_claimed(path, &one_gib, &fresh), 0);
 	region_close(&fresh);
 	fd = open(path, O_RDONLY);
 	assert_int_equal(read(fd, bytes, REGION_SIZE), REGION_SIZE);
@@ -189,11 +185,10 @@ UNIT_TEST(test_made_again)
 
 static void assert_not_made(const char *path, const char *words)
 {
-	struct region_setup setup = setup_of(GIB);
 	struct region region = REGION_CLOSED;
 	struct fault fault = {""};
 
-	assert_int_equal(region_open(path, &setup, &region, &fault), -EBUSY);
+	assert_int_equal(region_open(path, &one_gib, &region, &fault), -EBUSY);
 	if (!strstr(fault.text, words) || !strstr(fault.text, path))
 		fail_msg("\"%s\" lacks \"%s\" or the path", fault.text, words);
 	assert_int_equal(region.fd, -1);
@@ -201,10 +196,9 @@ static void assert_not_made(const char *path, const char *words)
 
 static void assert_made(const char *path)
 {
-	struct region_setup setup = setup_of(GIB);
 	struct region region = REGION_CLOSED;
 
-	assert_int_equal(open_claimed(path, &setup, &region), 0);
+	assert_int_equal(open_claimed(path, &one_gib, &region), 0);
 	assert_int_equal(region_charge(&region, 0, REGION_DATA, GIB, GIB), 0);
 	region_close(&region);
 }
@@ -229,10 +223,9 @@ struct user {
 static void use(void *arg)
 {
 	struct user *user = arg;
-	struct region_setup setup = setup_of(GIB);
 	struct region region = REGION_CLOSED;
 
-	MUST(open_claimed(user->path, &setup, &region) == 0);
+	MUST(open_claimed(user->path, &one_gib, &region) == 0);
 	MUST(region_charge(&region, 0, REGION_DATA, GIB, GIB) == 0);
 	FLAG_SET(user->ready);
 	pause();
