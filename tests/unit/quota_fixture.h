@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -64,6 +66,22 @@ UNUSED static void attach(uint64_t limit_bytes)
 	assert_true(quota_attached());
 }
 
+/* The same, with a new region, for a test that is attached. */
+UNUSED static void attach_anew(uint64_t limit_bytes)
+{
+	quota_forget();
+	unlink(quota_slice.region_path);
+	attach(limit_bytes);
+}
+
+UNUSED static int attached_make(void **state)
+{
+	if (slice_make(state))
+		return -1;
+	attach(GIB);
+	return 0;
+}
+
 UNUSED static struct vgpu_hami_usage own_usage(int device)
 {
 	return region_own_usage(&account_region, (unsigned)device);
@@ -73,6 +91,39 @@ UNUSED static struct vgpu_hami_usage own_usage(int device)
 UNUSED static uint64_t data(void)
 {
 	return own_usage(0).data;
+}
+
+/* Whether no change of the account is in progress. */
+UNUSED static bool is_quiet(void)
+{
+	return account_stamp() != UINT64_MAX;
+}
+
+/* GPU 0 is charged so many bytes of data, and no change is in progress. */
+UNUSED static void assert_rests_at(uint64_t data_bytes)
+{
+	assert_int_equal(data(), data_bytes);
+	assert_true(is_quiet());
+}
+
+UNUSED static long fail_mmap(long number)
+{
+	return number == SYS_mmap ? -ENOMEM : 0;
+}
+
+/* A child that is forked, and is expected to return 0 from the function. */
+UNUSED static void assert_in_child(int (*child)(void))
+{
+	int status = -1;
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		alarm(100);
+		quota_forget();
+		_exit(child());
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
 }
 
 UNUSED static struct block block_at(uint64_t address, uint64_t size_bytes, bool managed)

@@ -44,8 +44,30 @@ UNUSED static bool let_go(uint64_t handle)
 	return let_go_of(HOLDING_PHYSICAL, handle);
 }
 
-/* Whether no change of the account is in progress. */
-UNUSED static bool is_quiet(void)
+/* Nothing is mapped there yet. */
+UNUSED static void note_mapping(uint64_t address, uint64_t size_bytes, uint64_t handle)
 {
-	return account_stamp() != UINT64_MAX;
+	struct holding_release before;
+
+	assert_false(quota_mapped(address, size_bytes, handle, &before));
 }
+
+UNUSED static void map(uint64_t address, uint64_t size_bytes, uint64_t handle)
+{
+	assert_true(quota_hold_again(HOLDING_PHYSICAL, handle) >= 0);
+	note_mapping(address, size_bytes, handle);
+}
+
+/* Unmaps all that is known in the range. Returns how many mappings that were. */
+UNUSED static unsigned unmap(uint64_t address, uint64_t end)
+{
+	struct holding_release going;
+	unsigned count = 0;
+
+	for (; quota_unmapping(address, end, &going, 1); count++)
+		quota_let_go_commit(&going);
+	return count;
+}
+
+#undef UNIT_SET_UP
+#define UNIT_SET_UP attached_make

@@ -1,16 +1,204 @@
-/* References that are let go of by calls that take long: what happens before the calls return. */
-#include <sys/wait.h>
-
+/* References that calls let go of, one after the other or at once: when the memory goes, in every
+ * order of what begins, what returns and what the driver refuses. */
 #include "quota_holding_fixture.h"
 
 #define OWNER   ((uint64_t)0x3000)
 #define AT_MOST 4
 
+/* -- every order ------------------------------------------------------------------------------ */
+
+enum op {
+	DONE,
+	HOLD,       /* memory of so many MiB, which gets the handle */
+	HOLD_OTHER, /* the same with another handle */
+	AGAIN,      /* another reference */
+	MAP,        /* the memory of the handle, with a reference of its own */
+	MAP_OTHER,  /* that of the other handle, where the former is; ends the former mapping */
+	BEGIN,      /* a call that lets go of the handle, by the call's number */
+	OTHER_GOES, /* a call that lets go of the other handle, and returns */
+	UNMAPPING,  /* a call that unmaps the memory, by the call's number */
+	END,        /* the driver has let go for the call, which has not returned */
+	COMMIT,     /* the call returns */
+	UNDO,       /* the call returns, as the driver refused */
+};
+
+#define LAST true
+
+struct step {
+	enum op op;
+	unsigned number; /* the MiB, or the number of the call */
+	/* of MAP_OTHER, BEGIN, OTHER_GOES, UNMAPPING, COMMIT: it is the last reference, as far as
+	 * is known */
+	bool last;
+	unsigned mib; /* the charge afterwards */
+};
+
+/* After all steps, nothing is held or mapped. */
+static const struct row {
+	const char *name;
+	struct step step[16];
+} rows[] = {
+	/* clang-format off */
+	{"two references", {
+		{HOLD, 6, 0, 6}, {AGAIN, 0, 0, 6}, {BEGIN, 0, 0, 6}, {COMMIT, 0, 0, 6},
+		{BEGIN, 0, LAST, 6}, {COMMIT, 0, LAST, 0}}},
+	{"refused, with another reference", {
+		{HOLD, 6, 0, 6}, {AGAIN, 0, 0, 6}, {BEGIN, 0, 0, 6}, {UNDO, 0, 0, 6},
+		{BEGIN, 0, 0, 6}, {UNDO, 0, 0, 6}, {BEGIN, 0, 0, 6}, {COMMIT, 0, 0, 6},
+		{BEGIN, 0, LAST, 6}, {COMMIT, 0, LAST, 0}}},
+	{"refused, with the last reference", {
+		{HOLD, 6, 0, 6}, {BEGIN, 0, LAST, 6}, {UNDO, 0, 0, 6}, {BEGIN, 0, LAST, 6},
+		{UNDO, 0, 0, 6}, {BEGIN, 0, LAST, 6}, {COMMIT, 0, LAST, 0}}},
+	{"the call that began first returns last", {
+		{HOLD, 6, 0, 6}, {AGAIN, 0, 0, 6}, {BEGIN, 0, 0, 6}, {BEGIN, 1, LAST, 6},
+		{COMMIT, 1, 0, 6}, {COMMIT, 0, LAST, 0}}},
+	{"a reference is made while what was the last one goes", {
+		{HOLD, 6, 0, 6}, {BEGIN, 0, LAST, 6}, {AGAIN, 0, 0, 6}, {COMMIT, 0, 0, 6},
+		{BEGIN, 0, LAST, 6}, {COMMIT, 0, LAST, 0}}},
+	{"two calls are refused", {
+		{HOLD, 6, 0, 6}, {AGAIN, 0, 0, 6}, {BEGIN, 0, 0, 6}, {BEGIN, 1, LAST, 6},
+		{UNDO, 0, 0, 6}, {UNDO, 1, 0, 6}, {BEGIN, 0, 0, 6}, {COMMIT, 0, 0, 6},
+		{BEGIN, 0, LAST, 6}, {COMMIT, 0, LAST, 0}}},
+	{"two calls are refused, the second first", {
+		{HOLD, 6, 0, 6}, {AGAIN, 0, 0, 6}, {BEGIN, 0, 0, 6}, {BEGIN, 1, LAST, 6},
+		{UNDO, 1, 0, 6}, {UNDO, 0, 0, 6}, {BEGIN, 0, 0, 6}, {COMMIT, 0, 0, 6},
+		{BEGIN, 0, LAST, 6}, {COMMIT, 0, LAST, 0}}},
+	{"a call ends one reference, however often its end is noted", {
+		{HOLD, 6, 0, 6}, {AGAIN, 0, 0, 6}, {BEGIN, 0, 0, 6}, {END, 0, 0, 6}, {END, 0, 0, 6},
+		{END, 0, 0, 6}, {COMMIT, 0, 0, 6}, {BEGIN, 0, LAST, 6}, {COMMIT, 0, LAST, 0}}},
+	{"the handle is other memory's before the calls return", {
+		{HOLD, 6, 0, 6}, {AGAIN, 0, 0, 6}, {BEGIN, 0, 0, 6}, {BEGIN, 1, LAST, 6},
+		{HOLD, 4, 0, 10}, {COMMIT, 0, 0, 10}, {COMMIT, 1, LAST, 4}, {BEGIN, 0, LAST, 4},
+		{COMMIT, 0, LAST, 0}}},
+	{"calls for the memory before are none of the new memory's", {
+		{HOLD, 6, 0, 6}, {BEGIN, 0, LAST, 6}, {HOLD, 4, 0, 10}, {BEGIN, 1, LAST, 10},
+		{UNDO, 1, 0, 10}, {COMMIT, 0, LAST, 4}, {BEGIN, 0, LAST, 4}, {COMMIT, 0, LAST, 0}}},
+	{"references whose end was not seen ended with the memory", {
+		{HOLD, 6, 0, 6}, {AGAIN, 0, 0, 6}, {BEGIN, 0, 0, 6}, {HOLD, 4, 0, 10},
+		{COMMIT, 0, LAST, 4}, {BEGIN, 0, LAST, 4}, {COMMIT, 0, LAST, 0}}},
+	{"a mapping keeps the memory", {
+		{HOLD, 6, 0, 6}, {MAP, 0, 0, 6}, {BEGIN, 0, 0, 6}, {COMMIT, 0, 0, 6},
+		{UNMAPPING, 0, LAST, 6}, {UNDO, 0, 0, 6}, {UNMAPPING, 0, LAST, 6},
+		{COMMIT, 0, LAST, 0}}},
+	{"two threads unmap the same, and one is refused before the other", {
+		{HOLD, 6, 0, 6}, {MAP, 0, 0, 6}, {BEGIN, 0, 0, 6}, {COMMIT, 0, 0, 6},
+		{UNMAPPING, 0, LAST, 6}, {UNMAPPING, 1, 0, 6}, {UNDO, 0, 0, 6},
+		{COMMIT, 1, LAST, 0}}},
+	{"two threads unmap the same, and one is refused after the other", {
+		{HOLD, 6, 0, 6}, {MAP, 0, 0, 6}, {BEGIN, 0, 0, 6}, {COMMIT, 0, 0, 6},
+		{UNMAPPING, 0, LAST, 6}, {UNMAPPING, 1, 0, 6}, {COMMIT, 1, LAST, 0},
+		{UNDO, 0, 0, 0}}},
+	{"two threads unmap the same, and the driver lets both: there was one reference", {
+		{HOLD, 6, 0, 6}, {MAP, 0, 0, 6}, {UNMAPPING, 0, 0, 6}, {UNMAPPING, 1, LAST, 6},
+		{COMMIT, 0, 0, 6}, {COMMIT, 1, 0, 6}, {BEGIN, 0, LAST, 6}, {COMMIT, 0, LAST, 0}}},
+	{"other memory is mapped there before the unmapping is noted", {
+		{HOLD, 6, 0, 6}, {HOLD_OTHER, 4, 0, 10}, {MAP, 0, 0, 10}, {BEGIN, 0, 0, 10},
+		{COMMIT, 0, 0, 10}, {UNMAPPING, 0, LAST, 10}, {MAP_OTHER, 0, LAST, 4},
+		{COMMIT, 0, 0, 4}, {OTHER_GOES, 0, 0, 4}, {UNMAPPING, 0, LAST, 4},
+		{COMMIT, 0, LAST, 0}}},
+	{"the handle is other memory's, while one of two unmappings was refused", {
+		{HOLD, 6, 0, 6}, {MAP, 0, 0, 6}, {BEGIN, 0, 0, 6}, {COMMIT, 0, 0, 6},
+		{UNMAPPING, 0, LAST, 6}, {UNMAPPING, 1, 0, 6}, {HOLD, 2, 0, 8},
+		{COMMIT, 1, LAST, 2}, {UNDO, 0, 0, 2}, {BEGIN, 0, LAST, 2}, {COMMIT, 0, LAST, 0}}},
+	/* clang-format on */
+};
+
+static struct holding_release calls[2];
+
+/* Returns whether the step was about the last reference. */
+static bool perform(const struct step *step)
+{
+	struct holding_release *call = &calls[step->number % 2], before = {.last = false};
+
+	switch (step->op) {
+	case DONE:
+		break;
+	case HOLD:
+		hold(step->number * MIB, HANDLE);
+		return false;
+	case HOLD_OTHER:
+		hold(step->number * MIB, OTHER);
+		return false;
+	case AGAIN:
+		assert_int_equal(quota_hold_again(HOLDING_PHYSICAL, HANDLE), 0);
+		return false;
+	case MAP:
+		map(BASE, 6 * MIB, HANDLE);
+		return false;
+	case MAP_OTHER:
+		assert_int_equal(quota_hold_again(HOLDING_PHYSICAL, OTHER), 0);
+		assert_true(quota_mapped(BASE, 4 * MIB, OTHER, &before));
+		quota_let_go_commit(&before);
+		return before.last;
+	case OTHER_GOES:
+		return let_go(OTHER);
+	case BEGIN:
+		assert_true(quota_let_go_begin(HOLDING_PHYSICAL, HANDLE, call));
+		break;
+	case UNMAPPING:
+		assert_int_equal(quota_unmapping(BASE, BASE + GIB, call, 1), 1);
+		assert_int_equal(call->address, BASE);
+		break;
+	case END:
+		quota_let_go_end(call);
+		return false;
+	case COMMIT:
+		quota_let_go_commit(call);
+		break;
+	case UNDO:
+		quota_let_go_undo(call);
+		return false;
+	}
+	return call->last;
+}
+
+UNIT_ROWS(rows)
+{
+	for (const struct step *step = row->step; step->op != DONE; step++) {
+		bool last = perform(step);
+
+		if (last != step->last || data() != step->mib * MIB)
+			fail_msg("step %u: last %d, %llu bytes are charged",
+				 (unsigned)(step - row->step), last, (unsigned long long)data());
+	}
+	assert_rests_at(0);
+	assert_false(quota_holds(HOLDING_PHYSICAL, HANDLE));
+	assert_int_equal(quota_mappings(BASE, BASE + GIB), 0);
+}
+
+/* -- what a call is told ---------------------------------------------------------------------- */
+
+UNIT_TEST(test_references)
+{
+	struct holding_release going;
+
+	assert_int_equal(quota_hold_again(HOLDING_PHYSICAL, HANDLE), -1);
+	assert_false(quota_let_go_begin(HOLDING_PHYSICAL, HANDLE, &going));
+	assert_true(is_quiet());
+	hold_on(HOLDING_PHYSICAL, 1, 0, 6 * MIB, HANDLE);
+	assert_int_equal(quota_hold_again(HOLDING_PHYSICAL, HANDLE), 1);
+	assert_int_equal(quota_hold_again(HOLDING_ARRAY, HANDLE), -1);
+	assert_false(let_go(HANDLE));
+	assert_int_equal(own_usage(1).data, 6 * MIB);
+	assert_true(quota_let_go_begin(HOLDING_PHYSICAL, HANDLE, &going));
+	assert_true(going.last);
+	assert_int_equal(going.bytes, 6 * MIB);
+	assert_int_equal(going.device, 1);
+	assert_int_equal(going.handle, HANDLE);
+	assert_int_equal(own_usage(1).data, 6 * MIB); /* until the driver has let go */
+	assert_false(is_quiet());
+	assert_true(quota_holds(HOLDING_PHYSICAL, HANDLE));
+	quota_let_go_commit(&going);
+	assert_false(quota_holds(HOLDING_PHYSICAL, HANDLE));
+	assert_int_equal(own_usage(1).total, 0);
+	assert_false(quota_let_go_begin(HOLDING_PHYSICAL, HANDLE, &going));
+	assert_true(is_quiet());
+}
+
 UNIT_TEST(test_exported_meanwhile)
 {
 	struct holding_release going;
 
-	attach(GIB);
 	hold(6 * MIB, HANDLE);
 	assert_true(quota_let_go_begin(HOLDING_PHYSICAL, HANDLE, &going));
 	quota_hold_exported(HANDLE);
@@ -19,53 +207,7 @@ UNIT_TEST(test_exported_meanwhile)
 	quota_let_go_commit(&going);
 }
 
-UNIT_TEST(test_ends_one_reference)
-{
-	struct holding_release going;
-
-	attach(GIB);
-	hold(6 * MIB, HANDLE);
-	quota_hold_again(HOLDING_PHYSICAL, HANDLE);
-	assert_true(quota_let_go_begin(HOLDING_PHYSICAL, HANDLE, &going));
-	for (unsigned i = 0; i < 3; i++)
-		quota_let_go_end(&going);
-	quota_let_go_commit(&going);
-	assert_int_equal(data(), 6 * MIB);
-	assert_true(let_go(HANDLE));
-	assert_int_equal(data(), 0);
-}
-
-/* Calls that let go of the memory that had the handle before are none of the new memory's. */
-UNIT_TEST(test_replaced_counts_from_one)
-{
-	struct holding_release before, going;
-
-	attach(GIB);
-	hold(6 * MIB, HANDLE);
-	assert_true(quota_let_go_begin(HOLDING_PHYSICAL, HANDLE, &before));
-	hold(4 * MIB, HANDLE);
-	assert_true(quota_let_go_begin(HOLDING_PHYSICAL, HANDLE, &going));
-	assert_true(going.last);
-	quota_let_go_undo(&going);
-	quota_let_go_commit(&before);
-	assert_int_equal(data(), 4 * MIB);
-	assert_true(let_go(HANDLE));
-}
-
-/* The references whose end was not seen ended with the memory. */
-UNIT_TEST(test_replaced_with_more_references)
-{
-	struct holding_release going;
-
-	attach(GIB);
-	hold(6 * MIB, HANDLE);
-	quota_hold_again(HOLDING_PHYSICAL, HANDLE);
-	assert_true(quota_let_go_begin(HOLDING_PHYSICAL, HANDLE, &going));
-	hold(4 * MIB, HANDLE);
-	quota_let_go_commit(&going);
-	assert_true(going.last);
-	assert_int_equal(data(), 4 * MIB);
-}
+/* -- contexts, children and owners ------------------------------------------------------------ */
 
 /* Holds memory, gives its handle to other memory before a call that lets go of it returns, and
  * lets go of the other. */
@@ -83,7 +225,6 @@ UNIT_TEST(test_context_ends_meanwhile)
 {
 	static const enum holding_kind kinds[] = {HOLDING_ARRAY, HOLDING_IMPORT};
 
-	attach(GIB);
 	for (unsigned i = 0; i < 2; i++) {
 		struct holding_release going;
 
@@ -103,8 +244,6 @@ static int live_as_child(void)
 {
 	struct quota_gpu gpu = {"GPU-a", 0};
 
-	alarm(100);
-	quota_forget();
 	if (quota_attach(&quota_slice, &gpu, 1, NULL) != 0)
 		return 1;
 	hold_on(HOLDING_ARRAY, 0, CONTEXT + 1, 10 * MIB, OTHER);
@@ -115,35 +254,10 @@ static int live_as_child(void)
 UNIT_TEST(test_forked_meanwhile)
 {
 	struct holding_release going;
-	int status = -1;
-	pid_t pid;
 
-	attach(GIB);
 	hold_replaced(HOLDING_ARRAY, &going);
-	pid = fork();
-	if (pid == 0)
-		_exit(live_as_child());
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_int_equal(status, 0);
+	assert_in_child(live_as_child);
 	quota_let_go_commit(&going);
-	assert_int_equal(data(), 0);
-}
-
-/* Two threads unmap the same, and the driver lets both: there was one reference. */
-UNIT_TEST(test_unmapped_by_two)
-{
-	struct holding_release first, second, before;
-
-	attach(GIB);
-	hold(6 * MIB, HANDLE);
-	quota_hold_again(HOLDING_PHYSICAL, HANDLE);
-	assert_false(quota_mapped(BASE, 6 * MIB, HANDLE, &before));
-	assert_int_equal(quota_unmapping(BASE, BASE + GIB, &first, 1), 1);
-	assert_int_equal(quota_unmapping(BASE, BASE + GIB, &second, 1), 1);
-	quota_let_go_commit(&first);
-	quota_let_go_commit(&second);
-	assert_int_equal(data(), 6 * MIB);
-	assert_true(let_go(HANDLE));
 	assert_int_equal(data(), 0);
 }
 
@@ -152,7 +266,6 @@ UNIT_TEST(test_owner_ends)
 {
 	struct holding_release before, ended[AT_MOST];
 
-	attach(GIB);
 	hold(6 * MIB, HANDLE);
 	quota_hold_again(HOLDING_PHYSICAL, HANDLE);
 	assert_false(quota_bound(BASE, OWNER, HANDLE, &before));
@@ -161,8 +274,7 @@ UNIT_TEST(test_owner_ends)
 	assert_int_equal(quota_unbind_owner(OWNER, ended, AT_MOST), 1);
 	assert_int_equal(ended[0].handle, OTHER);
 	quota_let_go_commit(&ended[0]);
-	assert_int_equal(data(), 6 * MIB);
-	assert_true(is_quiet());
+	assert_rests_at(6 * MIB);
 	assert_true(let_go(HANDLE));
 	assert_int_equal(data(), 0);
 }

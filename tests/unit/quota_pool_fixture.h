@@ -65,9 +65,3 @@ UNUSED static void allocate_from(uint64_t pool, uint64_t size_bytes, uint64_t re
 		assert_int_equal(grow(pool, size_bytes, 0, &reservation), 0);
 	settle(pool, &reservation, reserved_bytes);
 }
-
-/* Whether no change of the account is in progress. */
-UNUSED static bool is_quiet(void)
-{
-	return account_stamp() != UINT64_MAX;
-}
