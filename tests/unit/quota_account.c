@@ -1,11 +1,13 @@
 /* The account: reserve, settle, cancel, free, against a real region. */
 #include <pthread.h>
-#include <sys/syscall.h>
 
 #include "quota_fixture.h"
 #include "sys.h"
 
-UNIT_TEST(test_attach)
+#undef UNIT_SET_UP
+#define UNIT_SET_UP attached_make
+
+UNIT_TEST_AROUND(test_attach, slice_make, slice_remove)
 {
 	static struct slice elsewhere;
 	struct quota_gpu gpu = {"GPU-a", 0};
@@ -31,7 +33,7 @@ UNIT_TEST(test_attach)
 }
 
 /* What a living process holds is kept to, whoever asks for more. */
-UNIT_TEST(test_attach_keeps_the_stricter)
+UNIT_TEST_AROUND(test_attach_keeps_the_stricter, slice_make, slice_remove)
 {
 	struct region_setup setup = {.device_count = 1,
 				     .device = {{.uuid = "GPU-a", .memory_bytes = 64 * MIB}}};
@@ -48,43 +50,184 @@ UNIT_TEST(test_attach_keeps_the_stricter)
 	region_close(&other);
 }
 
-UNIT_TEST(test_exact)
+/* -- in every order --------------------------------------------------------------------------- */
+
+#define CHUNK (128 * MIB) /* of managed memory */
+
+enum op {
+	DONE,
+	ALLOCATE, /* at an address, with all calls of an allocation that succeeds */
+	RELEASE,  /* with all calls of a free that succeeds */
+	RESERVE,  /* the first call of an allocation, by the allocation's number */
+	SETTLE,   /* the driver has taken so many bytes at the address */
+	CANCEL,   /* the driver has taken nothing */
+	FREE,     /* the first call of a free, by its number */
+	UNDO,     /* the driver refused the free */
+	UNKNOWN,  /* a free of what is not at the address */
+};
+
+struct step {
+	enum op op;
+	uint64_t at; /* from BASE */
+	uint64_t bytes;
+	uint64_t mib, spare_mib; /* afterwards, the charge of data, and what of it is spare */
+	unsigned number;
+	int error;
+	bool managed, tentative;
+};
+
+/* After all steps, no change is in progress. */
+static const struct row {
+	const char *name;
+	uint64_t limit_bytes;
+	struct step step[20];
+} rows[] = {
+	/* clang-format off */
+	{"whole granules, up to the limit", 10 * MIB, {
+		{ALLOCATE, 0, 2 * MIB + 1, .mib = 4},
+		{ALLOCATE, 32 * MIB, 6 * MIB, .mib = 10},
+		{RESERVE, 0, 2 * MIB, .error = -EDQUOT, .mib = 10},
+		{RESERVE, 0, 1, .managed = true, .error = -EDQUOT, .mib = 10},
+		{RELEASE, 0, 0, .mib = 6},
+		{RESERVE, 0, 4 * MIB + 1, .error = -EDQUOT, .mib = 6},
+		{ALLOCATE, 0, 4 * MIB, .mib = 10},
+		{RELEASE, 0, 0, .mib = 6},
+		{RELEASE, 32 * MIB, 0, .mib = 0}}},
+	{"cancelled, as often as it goes", 10 * MIB, {
+		{RESERVE, 0, 9 * MIB, .mib = 10}, {CANCEL, 0, 0, .mib = 0},
+		{RESERVE, 0, 9 * MIB, .mib = 10}, {CANCEL, 0, 0, .mib = 0},
+		{RESERVE, 0, 9 * MIB, .mib = 10}, {CANCEL, 0, 0, .mib = 0}}},
+	{"what was charged for a block that fits is kept for the next", GIB, {
+		{ALLOCATE, 0, KIB, .mib = 2},
+		{ALLOCATE, 4 * KIB, KIB, .mib = 4, .spare_mib = 2},
+		{ALLOCATE, 8 * KIB, KIB, .mib = 4, .spare_mib = 2},
+		{ALLOCATE, 12 * KIB, KIB, .mib = 4, .spare_mib = 2},
+		{ALLOCATE, 2 * MIB, KIB, .mib = 4}, /* it needs one */
+		{ALLOCATE, 2 * MIB + 4 * KIB, KIB, .mib = 6, .spare_mib = 2},
+		{RELEASE, 2 * MIB, 0, .mib = 6, .spare_mib = 2},
+		/* its granule goes, and the spare with it */
+		{RELEASE, 2 * MIB + 4 * KIB, 0, .mib = 2},
+		{RELEASE, 0, 0, .mib = 2}, {RELEASE, 4 * KIB, 0, .mib = 2},
+		{RELEASE, 8 * KIB, 0, .mib = 2}, {RELEASE, 12 * KIB, 0, .mib = 0}}},
+	{"two that fit at once leave one spare", GIB, {
+		{ALLOCATE, 0, KIB, .mib = 2},
+		{RESERVE, 0, KIB, .number = 0, .mib = 4}, {RESERVE, 0, KIB, .number = 1, .mib = 6},
+		{SETTLE, 4 * KIB, KIB, .number = 0, .mib = 6, .spare_mib = 2},
+		{SETTLE, 8 * KIB, KIB, .number = 1, .mib = 4, .spare_mib = 2}}},
+	{"a spare that was taken for a reservation goes back with it", GIB, {
+		{ALLOCATE, 0, KIB, .mib = 2},
+		{ALLOCATE, 4 * KIB, KIB, .mib = 4, .spare_mib = 2},
+		{RESERVE, 0, KIB, .mib = 4},
+		{CANCEL, 0, 0, .mib = 2}}},
+	{"at the limit, a small block is tried without a charge", 2 * MIB, {
+		{ALLOCATE, 0, KIB, .mib = 2},
+		{RESERVE, 0, KIB, .tentative = true, .mib = 2}, {SETTLE, MIB, KIB, .mib = 2},
+		{RESERVE, 0, KIB, .tentative = true, .mib = 2},
+		{SETTLE, 64 * MIB, KIB, .error = -EDQUOT, .mib = 2}, {CANCEL, 0, 0, .mib = 2},
+		{UNKNOWN, 64 * MIB, 0, .mib = 2},
+		{RESERVE, 0, KIB, .tentative = true, .mib = 2}, {CANCEL, 0, 0, .mib = 2},
+		/* the turn was given back */
+		{RESERVE, 0, KIB, .tentative = true, .mib = 2}, {CANCEL, 0, 0, .mib = 2},
+		{RESERVE, 0, MIB + 1, .error = -EDQUOT, .mib = 2}, /* not a small one */
+		{RELEASE, 0, 0, .mib = 2}, {RELEASE, MIB, 0, .mib = 0}}},
+	{"the driver takes two granules for one, for an odd address", 6 * MIB, {
+		{RESERVE, 0, 2 * MIB, .mib = 2}, {SETTLE, MIB, 2 * MIB, .mib = 4},
+		{RESERVE, 0, 2 * MIB, .mib = 6},
+		{SETTLE, 65 * MIB, 2 * MIB, .error = -EDQUOT, .mib = 6}, {CANCEL, 0, 0, .mib = 4},
+		{RELEASE, MIB, 0, .mib = 0}}},
+	{"a free is undone, and was charged until then", GIB, {
+		{ALLOCATE, 0, 5 * MIB, .mib = 6},
+		{FREE, 0, 0, .mib = 6}, {UNDO, 0, 0, .mib = 6}, {RELEASE, 0, 0, .mib = 0}}},
+	{"undone, after another block came to its granule and was charged for it", GIB, {
+		{ALLOCATE, 0, KIB, .mib = 2}, {FREE, 0, 0, .mib = 2},
+		{ALLOCATE, MIB, KIB, .mib = 4}, {UNDO, 0, 0, .mib = 2},
+		{RELEASE, 0, 0, .mib = 2}, {RELEASE, MIB, 0, .mib = 0}}},
+	{"undone, after another block went from its granule and gave the charge back", GIB, {
+		{ALLOCATE, 0, KIB, .mib = 2}, {ALLOCATE, MIB, KIB, .mib = 4, .spare_mib = 2},
+		{FREE, 0, 0, .mib = 4, .spare_mib = 2}, {RELEASE, MIB, 0, .mib = 0},
+		{UNDO, 0, 0, .mib = 2}, {RELEASE, 0, 0, .mib = 0}}},
+	{"unknown blocks", GIB, {
+		{UNKNOWN, 0, 0, .mib = 0}, {ALLOCATE, 0, 3 * MIB, .mib = 4},
+		{RELEASE, 0, 0, .mib = 0}, {UNKNOWN, 0, 0, .mib = 0}}},
+	{"managed memory, in chunks", 3 * CHUNK, {
+		{ALLOCATE, 0, 1, .managed = true, .mib = 128},
+		{ALLOCATE, GIB, CHUNK - 2 * MIB, .managed = true, .mib = 128},
+		{ALLOCATE, 2 * GIB, 1, .managed = true, .mib = 256},
+		{RESERVE, 0, 2 * CHUNK, .managed = true, .error = -EDQUOT, .mib = 256},
+		{RESERVE, 0, CHUNK, .managed = true, .mib = 384}, {CANCEL, 0, 0, .mib = 256},
+		{RELEASE, GIB, 0, .mib = 128},
+		{RELEASE, 0, 0, .mib = 128}, {RELEASE, 2 * GIB, 0, .mib = 0}}},
+	{"small managed blocks neither use the spare granule nor leave one", GIB, {
+		{ALLOCATE, 0, KIB, .mib = 2}, {ALLOCATE, KIB, KIB, .mib = 4, .spare_mib = 2},
+		{ALLOCATE, GIB, KIB, .managed = true, .mib = 132, .spare_mib = 2},
+		{ALLOCATE, GIB + KIB, KIB, .managed = true, .mib = 132, .spare_mib = 2},
+		{RELEASE, GIB, 0, .mib = 132, .spare_mib = 2},
+		{RELEASE, GIB + KIB, 0, .mib = 2},
+		{RELEASE, 0, 0, .mib = 2}, {RELEASE, KIB, 0, .mib = 0}}},
+	/* clang-format on */
+};
+
+static struct quota_reservation reservations[2];
+static struct quota_release frees[2];
+
+/* Returns the error of the call. */
+static int perform(const struct step *step)
 {
-	struct quota_reservation reservation;
+	struct quota_reservation *reservation = &reservations[step->number];
+	struct quota_release *going = &frees[step->number];
+	uint64_t address = BASE + step->at;
+	struct block block = block_at(address, step->bytes, step->managed);
+	int error = 0;
 
-	attach(10 * MIB);
-	allocate(BASE, 2 * MIB + 1);
-	assert_int_equal(data(), 4 * MIB);
-	allocate(BASE + 32 * MIB, 6 * MIB);
-	assert_int_equal(data(), 10 * MIB);
-	assert_int_equal(quota_used(0), 10 * MIB);
-	assert_int_equal(quota_reserve(0, false, 2 * MIB, &reservation), -EDQUOT);
-	assert_int_equal(quota_reserve(0, true, 1, &reservation), -EDQUOT);
-	assert_int_equal(data(), 10 * MIB);
-	release(BASE);
-	assert_int_equal(data(), 6 * MIB);
-	assert_int_equal(quota_reserve(0, false, 4 * MIB + 1, &reservation), -EDQUOT);
-	allocate(BASE, 4 * MIB);
-	release(BASE);
-	release(BASE + 32 * MIB);
-	assert_int_equal(data(), 0);
-	assert_int_equal(own_usage(1).total, 0);
-}
-
-UNIT_TEST(test_cancel)
-{
-	struct quota_reservation reservation;
-
-	attach(10 * MIB);
-	for (unsigned round = 0; round < 20; round++) {
-		assert_int_equal(quota_reserve(0, false, 9 * MIB, &reservation), 0);
-		assert_int_equal(data(), 10 * MIB);
-		quota_cancel(&reservation);
-		assert_int_equal(data(), 0);
+	switch (step->op) {
+	case ALLOCATE:
+		allocate_as(step->managed, address, step->bytes);
+		break;
+	case RELEASE:
+		release(address);
+		break;
+	case RESERVE:
+		error = quota_reserve(0, step->managed, step->bytes, reservation);
+		if (!error)
+			assert_int_equal(reservation->tentative, step->tentative);
+		break;
+	case SETTLE:
+		error = quota_settle(reservation, &block);
+		break;
+	case CANCEL:
+		quota_cancel(reservation);
+		break;
+	case FREE:
+	case UNKNOWN:
+		assert_int_equal(quota_free_begin(address, going), step->op == FREE);
+		break;
+	case UNDO:
+		quota_free_undo(going);
+		break;
+	case DONE:
+		break;
 	}
-	assert_int_equal((uint32_t)account_stamp(), 0);
-	assert_true(account_stamp() != UINT64_MAX); /* none is open */
+	return error;
 }
+
+UNIT_ROWS(rows)
+{
+	attach_anew(row->limit_bytes);
+	for (const struct step *step = row->step; step->op != DONE; step++) {
+		int error = perform(step);
+
+		if (error != step->error || data() != step->mib * MIB ||
+		    account_spare_charge(0) != step->spare_mib * MIB)
+			fail_msg("step %u: error %d, %llu bytes are charged, and %llu are spare",
+				 (unsigned)(step - row->step), error, (unsigned long long)data(),
+				 (unsigned long long)account_spare_charge(0));
+		assert_int_equal(quota_used(0), data());
+		assert_int_equal(own_usage(1).total, 0);
+	}
+	assert_true(is_quiet());
+}
+
+/* -- more than there is ----------------------------------------------------------------------- */
 
 UNIT_TEST(test_overflowing)
 {
@@ -92,13 +235,12 @@ UNIT_TEST(test_overflowing)
 					 (uint64_t)1 << 63};
 	struct quota_reservation reservation;
 
-	attach(GIB);
 	for (unsigned i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
 		assert_int_equal(quota_reserve(0, false, sizes[i], &reservation), -EDQUOT);
 		assert_int_equal(quota_reserve(0, true, sizes[i], &reservation), -EDQUOT);
 		assert_int_equal(quota_used(0), 0);
 	}
-	assert_true(account_stamp() != UINT64_MAX);
+	assert_true(is_quiet());
 }
 
 /* The same where there is no limit to stop them. */
@@ -107,7 +249,7 @@ UNIT_TEST(test_overflowing_without_limit)
 	struct quota_reservation a, b;
 
 	quota_slice.env.cores_pct[0] = 50; /* a slice all the same */
-	attach(0);
+	attach_anew(0);
 	assert_int_equal(quota_reserve(0, false, UINT64_MAX, &a), -EDQUOT);
 	assert_int_equal(quota_reserve(0, false, (uint64_t)1 << 60, &a), 0);
 	assert_int_equal(quota_reserve(0, false, (uint64_t)1 << 63, &b), -EDQUOT);
@@ -116,266 +258,45 @@ UNIT_TEST(test_overflowing_without_limit)
 	assert_int_equal(quota_used(0), 0);
 }
 
-/* -- the spare granule ------------------------------------------------------------------------ */
-
-UNIT_TEST(test_spare)
+UNIT_TEST(test_spare_is_returned_once)
 {
-	attach(GIB);
 	allocate(BASE, KIB);
-	assert_int_equal(data(), 2 * MIB);
-	allocate(BASE + 4 * KIB, KIB); /* fits: what was charged for it is kept for the next */
-	assert_int_equal(data(), 4 * MIB);
-	assert_int_equal(account_spare_charge(0), 2 * MIB);
-	for (unsigned i = 2; i < 100; i++) {
-		allocate(BASE + i * 4 * KIB, KIB);
-		assert_int_equal(data(), 4 * MIB);
-	}
-	allocate(BASE + 2 * MIB, KIB); /* it needs one */
-	assert_int_equal(data(), 4 * MIB);
-	assert_int_equal(account_spare_charge(0), 0);
-	allocate(BASE + 2 * MIB + 4 * KIB, KIB);
-	assert_int_equal(data(), 6 * MIB);
-	release(BASE + 2 * MIB);
-	assert_int_equal(data(), 6 * MIB);
-	release(BASE + 2 * MIB + 4 * KIB); /* its granule goes, and the spare with it */
-	assert_int_equal(data(), 2 * MIB);
-	for (unsigned i = 0; i < 100; i++)
-		release(BASE + i * 4 * KIB);
-	assert_int_equal(data(), 0);
-}
-
-/* Two that fit at once leave one spare, not two. */
-UNIT_TEST(test_one_spare)
-{
-	struct quota_reservation a, b;
-	struct block one = block_at(BASE + 4 * KIB, KIB, false);
-	struct block two = block_at(BASE + 8 * KIB, KIB, false);
-
-	attach(GIB);
-	allocate(BASE, KIB);
-	assert_int_equal(quota_reserve(0, false, KIB, &a), 0);
-	assert_int_equal(quota_reserve(0, false, KIB, &b), 0);
-	assert_int_equal(data(), 6 * MIB);
-	assert_int_equal(quota_settle(&a, &one), 0);
-	assert_int_equal(quota_settle(&b, &two), 0);
-	assert_int_equal(data(), 4 * MIB);
+	allocate(BASE + 4 * KIB, KIB);
 	account_begin();
 	account_return_spare(0);
 	account_return_spare(0);
 	account_end();
-	assert_int_equal(data(), 2 * MIB);
+	assert_rests_at(2 * MIB);
 }
 
-/* A spare that was taken for a reservation goes back with it. */
-UNIT_TEST(test_spare_cancelled)
+UNIT_TEST(test_managed_charge)
 {
-	struct quota_reservation reservation;
-
-	attach(GIB);
 	allocate(BASE, KIB);
-	allocate(BASE + 4 * KIB, KIB);
-	assert_int_equal(quota_reserve(0, false, KIB, &reservation), 0);
-	assert_int_equal(data(), 4 * MIB);
-	quota_cancel(&reservation);
-	assert_true(data() - account_spare_charge(0) == 2 * MIB);
-}
-
-/* -- at the limit ----------------------------------------------------------------------------- */
-
-UNIT_TEST(test_tentative)
-{
-	struct block fits = block_at(BASE + MIB, KIB, false);
-	struct block does_not = block_at(BASE + 64 * MIB, KIB, false);
-	struct quota_reservation reservation;
-
-	attach(2 * MIB);
-	allocate(BASE, KIB);
-	assert_int_equal(quota_reserve(0, false, KIB, &reservation), 0);
-	assert_true(reservation.tentative);
-	assert_int_equal(data(), 2 * MIB);
-	assert_int_equal(quota_settle(&reservation, &fits), 0);
-	assert_int_equal(data(), 2 * MIB);
-
-	assert_int_equal(quota_reserve(0, false, KIB, &reservation), 0);
-	assert_int_equal(quota_settle(&reservation, &does_not), -EDQUOT);
-	quota_cancel(&reservation);
-	assert_int_equal(data(), 2 * MIB);
-	assert_false(quota_free_begin(does_not.address, &(struct quota_release){{0}, 0, false}));
-
-	assert_int_equal(quota_reserve(0, false, KIB, &reservation), 0);
-	quota_cancel(&reservation);
-	assert_int_equal(quota_reserve(0, false, KIB, &reservation),
-			 0); /* the turn was given back */
-	quota_cancel(&reservation);
-	assert_int_equal(quota_reserve(0, false, MIB + 1, &reservation),
-			 -EDQUOT); /* not a small one */
-	assert_int_equal(data(), 2 * MIB);
-	release(BASE);
-	release(BASE + MIB);
-	assert_int_equal(data(), 0);
-	assert_true(account_stamp() != UINT64_MAX);
-}
-
-/* The driver took more than was reckoned with: two granules, for an odd address. */
-UNIT_TEST(test_took_more)
-{
-	struct block odd = block_at(BASE + MIB, 2 * MIB, false);
-	struct quota_reservation reservation;
-
-	attach(6 * MIB);
-	assert_int_equal(quota_reserve(0, false, 2 * MIB, &reservation), 0);
-	assert_int_equal(quota_settle(&reservation, &odd), 0);
-	assert_int_equal(data(), 4 * MIB);
-	odd.address += 64 * MIB;
-	assert_int_equal(quota_reserve(0, false, 2 * MIB, &reservation), 0);
-	assert_int_equal(quota_settle(&reservation, &odd), -EDQUOT);
-	quota_cancel(&reservation);
-	assert_int_equal(data(), 4 * MIB);
-	release(BASE + MIB);
-	assert_int_equal(data(), 0);
-}
-
-/* -- frees ------------------------------------------------------------------------------------ */
-
-UNIT_TEST(test_free_undone)
-{
-	struct quota_release going;
-
-	attach(GIB);
-	allocate(BASE, 5 * MIB);
-	assert_true(quota_free_begin(BASE, &going));
-	assert_int_equal(data(), 6 * MIB); /* still charged: the driver still has it */
-	quota_free_undo(&going);
-	assert_int_equal(data(), 6 * MIB);
-	release(BASE);
-	assert_int_equal(data(), 0);
-}
-
-/* Another came to its granule meanwhile, and was charged for it. */
-UNIT_TEST(test_free_undone_after_another)
-{
-	struct quota_release going;
-
-	attach(GIB);
-	allocate(BASE, KIB);
-	assert_true(quota_free_begin(BASE, &going));
-	allocate(BASE + MIB, KIB);
-	quota_free_undo(&going);
-	assert_int_equal(data() - account_spare_charge(0), 2 * MIB);
-	release(BASE);
-	release(BASE + MIB);
-	assert_int_equal(data(), 0);
-}
-
-/* Another went from its granule meanwhile, and gave the charge back. */
-UNIT_TEST(test_free_undone_after_another_went)
-{
-	struct quota_release going;
-
-	attach(GIB);
-	allocate(BASE, KIB);
-	allocate(BASE + MIB, KIB);
-	assert_true(quota_free_begin(BASE, &going));
-	release(BASE + MIB);
-	assert_int_equal(data(), 0);
-	quota_free_undo(&going);
-	assert_int_equal(data(), 2 * MIB);
-	release(BASE);
-	assert_int_equal(data(), 0);
-}
-
-UNIT_TEST(test_unknown)
-{
-	struct quota_release going;
-
-	attach(GIB);
-	assert_false(quota_free_begin(BASE, &going));
-	allocate(BASE, 3 * MIB);
-	release(BASE);
-	assert_false(quota_free_begin(BASE, &going));
-	assert_int_equal(data(), 0);
-	assert_true(account_stamp() != UINT64_MAX);
-}
-
-/* -- managed memory --------------------------------------------------------------------------- */
-
-#define CHUNK (128 * MIB)
-
-UNIT_TEST(test_managed)
-{
-	struct quota_reservation reservation;
-
-	attach(3 * CHUNK);
-	allocate_as(true, BASE, 1);
-	assert_int_equal(data(), CHUNK);
+	allocate_as(true, BASE + GIB, 1);
 	assert_int_equal(account_managed_charge(0), CHUNK);
-	allocate_as(true, BASE + GIB, CHUNK - 2 * MIB);
-	assert_int_equal(data(), CHUNK);
-	allocate_as(true, BASE + 2 * GIB, 1);
-	assert_int_equal(data(), 2 * CHUNK);
-	assert_int_equal(quota_reserve(0, true, 2 * CHUNK, &reservation), -EDQUOT);
-	assert_int_equal(data(), 2 * CHUNK);
-	assert_int_equal(quota_reserve(0, true, CHUNK, &reservation), 0);
-	assert_int_equal(data(), 3 * CHUNK);
-	quota_cancel(&reservation);
-	assert_int_equal(data(), 2 * CHUNK);
 	release(BASE + GIB);
-	assert_int_equal(data(), CHUNK);
-	release(BASE);
-	release(BASE + 2 * GIB);
-	assert_int_equal(data(), 0);
 	assert_int_equal(account_managed_charge(0), 0);
 }
 
-/* Small managed allocations do not use the device's spare granule, nor leave one. */
-UNIT_TEST(test_managed_apart)
-{
-	attach(GIB);
-	allocate(BASE, KIB);
-	allocate(BASE + KIB, KIB);
-	assert_int_equal(account_spare_charge(0), 2 * MIB);
-	allocate_as(true, BASE + GIB, KIB);
-	allocate_as(true, BASE + GIB + KIB, KIB);
-	assert_int_equal(data(), 4 * MIB + CHUNK);
-	assert_int_equal(account_spare_charge(0), 2 * MIB);
-	release(BASE + GIB);
-	assert_int_equal(data(), 4 * MIB + CHUNK);
-	release(BASE + GIB + KIB);
-	assert_int_equal(data() - account_spare_charge(0), 2 * MIB);
-	release(BASE);
-	release(BASE + KIB);
-	assert_int_equal(data(), 0);
-}
-
-/* -- no memory for the record ----------------------------------------------------------------- */
-
-static long no_memory(long number)
-{
-	return number == SYS_mmap ? -ENOMEM : 0;
-}
-
+/* There is no memory for the record. */
 UNIT_TEST(test_no_memory)
 {
 	struct block block = block_at(BASE, 5 * MIB, false);
 	struct quota_reservation reservation;
 
-	attach(GIB);
 	assert_int_equal(quota_reserve(0, false, 5 * MIB, &reservation), 0);
-	sys_fault = no_memory;
-	assert_int_equal(quota_settle(&reservation, &block),
-			 -EDQUOT); /* the caller frees it, then */
+	sys_fault = fail_mmap;
+	assert_int_equal(quota_settle(&reservation, &block), -EDQUOT); /* the caller frees it */
 	quota_cancel(&reservation);
 	sys_fault = NULL;
-	assert_int_equal(data(), 0);
-	assert_true(account_stamp() != UINT64_MAX);
+	assert_rests_at(0);
 	allocate(BASE, 5 * MIB);
 	assert_int_equal(data(), 6 * MIB);
 }
 
 /* -- threads ---------------------------------------------------------------------------------- */
 
-#define THREADS 4
-#define LIMIT   (64 * MIB)
+#define LIMIT (64 * MIB)
 
 /* Each thread has addresses of its own; a small one always gets a granule of its own, too. */
 static void *work(void *arg)
@@ -414,21 +335,11 @@ static void *work(void *arg)
 
 UNIT_TEST(test_threads)
 {
-	pthread_t threads[THREADS];
-
-	attach(LIMIT);
-	for (uintptr_t i = 0; i < THREADS; i++)
-		assert_int_equal(pthread_create(&threads[i], NULL, work, (void *)i), 0);
-	for (unsigned i = 0; i < THREADS; i++) {
-		void *wrong = NULL;
-
-		assert_int_equal(pthread_join(threads[i], &wrong), 0);
-		assert_null(wrong);
-	}
+	attach_anew(LIMIT);
+	assert_in_threads(work);
 	account_begin();
 	account_return_spare(0);
 	account_end();
-	assert_int_equal(data(), 0);
+	assert_rests_at(0);
 	assert_int_equal(quota_used(0), 0);
-	assert_true(account_stamp() != UINT64_MAX);
 }

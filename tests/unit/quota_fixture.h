@@ -2,6 +2,7 @@
 #pragma once
 
 #include <errno.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -124,6 +125,23 @@ UNUSED static void assert_in_child(int (*child)(void))
 	}
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_int_equal(status, 0);
+}
+
+#define THREADS 4
+
+/* Calls the function in THREADS threads, which are given their numbers. Each returns NULL. */
+UNUSED static void assert_in_threads(void *(*work)(void *number))
+{
+	pthread_t threads[THREADS];
+
+	for (uintptr_t i = 0; i < THREADS; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, work, (void *)i), 0);
+	for (unsigned i = 0; i < THREADS; i++) {
+		void *wrong = NULL;
+
+		assert_int_equal(pthread_join(threads[i], &wrong), 0);
+		assert_null(wrong);
+	}
 }
 
 UNUSED static struct block block_at(uint64_t address, uint64_t size_bytes, bool managed)

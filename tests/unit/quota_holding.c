@@ -1,6 +1,4 @@
 /* Holdings, against a real region: what is charged, refused, and known in a child. */
-#include <pthread.h>
-
 #include "quota_held_lock.h"
 #include "quota_holding_fixture.h"
 
@@ -250,8 +248,7 @@ UNIT_TEST(test_forked)
 
 /* -- threads ---------------------------------------------------------------------------------- */
 
-#define THREADS 4
-#define LIMIT   (24 * MIB)
+#define LIMIT (24 * MIB)
 
 static bool hold_some(enum holding_kind kind, uint64_t size_bytes, uint64_t handle, bool cancel)
 {
@@ -303,18 +300,9 @@ static void *work(void *arg)
 
 UNIT_TEST(test_threads)
 {
-	pthread_t threads[THREADS];
-
 	attach_anew(LIMIT);
 	hold(2 * MIB, HANDLE);
-	for (uintptr_t i = 0; i < THREADS; i++)
-		assert_int_equal(pthread_create(&threads[i], NULL, work, (void *)i), 0);
-	for (unsigned i = 0; i < THREADS; i++) {
-		void *wrong = NULL;
-
-		assert_int_equal(pthread_join(threads[i], &wrong), 0);
-		assert_null(wrong);
-	}
+	assert_in_threads(work);
 	assert_int_equal(own_usage(0).total, 2 * MIB);
 	assert_true(let_go(HANDLE));
 	assert_int_equal(quota_used(0), 0);

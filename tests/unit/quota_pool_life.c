@@ -1,7 +1,4 @@
 /* Pools and what goes on around them: a region that is locked or lost, forks, threads. */
-#include <pthread.h>
-#include <sys/wait.h>
-
 #include "quota_held_lock.h"
 #include "quota_pool_fixture.h"
 
@@ -15,23 +12,13 @@ static void *grow_in_thread(void *arg)
 	return (void *)(intptr_t)grow(POOL, 1, 2 * CHUNK, &reservation);
 }
 
-/* A child that is forked while a thread has the lock of pool.c: 0 if nothing is known in it. */
-static int look_in_child(void)
+static int knows_something(void)
 {
-	pid_t pid = fork();
-	int status = -1;
+	unsigned flags;
+	int device;
 
-	if (pid == 0) {
-		unsigned flags;
-		int device;
-
-		alarm(100);
-		quota_forget();
-		_exit(quota_pool_is_known(POOL, &device, &flags) || pool_managed_charge(0) ||
-		      pool_spare_charge(0) || account_stamp() == UINT64_MAX);
-	}
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	return status;
+	return quota_pool_is_known(POOL, &device, &flags) || pool_managed_charge(0) ||
+	       pool_spare_charge(0) || !is_quiet();
 }
 
 /* What waits for the region's lock in vain is refused, and what goes back meanwhile goes back
@@ -46,12 +33,11 @@ UNIT_TEST(test_lock_held)
 	lock_elsewhere();
 	assert_int_equal(pthread_create(&thread, NULL, grow_in_thread, NULL), 0);
 	await_waiter();
-	assert_int_equal(look_in_child(), 0);
+	assert_in_child(knows_something); /* a thread has the lock of pool.c */
 	assert_int_equal(pthread_join(thread, &result), 0);
 	assert_int_equal((intptr_t)result, -ETIMEDOUT);
 	unlock_elsewhere();
-	assert_int_equal(data(), 2 * CHUNK);
-	assert_true(is_quiet());
+	assert_rests_at(2 * CHUNK);
 	correct(POOL, 0);
 	assert_int_equal(data(), 0);
 }
@@ -88,35 +74,30 @@ UNIT_TEST(test_lost)
 	close_pool(POOL, false);
 }
 
+static int live_as_child(void)
+{
+	struct quota_gpu gpu = {"GPU-a", 0};
+	struct pool_reservation reservation;
+	uint64_t found;
+
+	if (quota_attach(&quota_slice, &gpu, 1, NULL) != 0 || data() != 0)
+		return 1;
+	if (quota_pools(-1, &found, 1) != 0 || pool_managed_charge(0) != 0)
+		return 2;
+	if (quota_pool_open(POOL, 0, 0) != 0 || grow(POOL, 1, 0, &reservation) != 0)
+		return 3;
+	return data() == CHUNK && quota_used(0) == MANAGED_CHUNK + 3 * CHUNK ? 0 : 4;
+}
+
 /* The child attaches for itself, and nothing of the parent's moves. */
 UNIT_TEST(test_forked)
 {
-	pid_t pid;
-	int status = -1;
-
 	open_pool(NARROW);
 	assert_int_equal(quota_pool_open(OTHER, 0, POOL_MANAGED), 0);
 	allocate_from(POOL, 2 * CHUNK, 2 * CHUNK);
 	allocate_from(OTHER, 1, MANAGED_CHUNK);
 	close_pool(OTHER, false);
-	pid = fork();
-	if (pid == 0) {
-		struct quota_gpu gpu = {"GPU-a", 0};
-		struct pool_reservation reservation;
-		uint64_t found;
-
-		alarm(100);
-		quota_forget();
-		if (quota_attach(&quota_slice, &gpu, 1, NULL) != 0 || data() != 0)
-			_exit(1);
-		if (quota_pools(-1, &found, 1) != 0 || pool_managed_charge(0) != 0)
-			_exit(2);
-		if (quota_pool_open(POOL, 0, 0) != 0 || grow(POOL, 1, 0, &reservation) != 0)
-			_exit(3);
-		_exit(data() == CHUNK && quota_used(0) == MANAGED_CHUNK + 3 * CHUNK ? 0 : 4);
-	}
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_int_equal(status, 0);
+	assert_in_child(live_as_child);
 	assert_int_equal(data(), MANAGED_CHUNK + 2 * CHUNK);
 	assert_true(correct(POOL, 0));
 	assert_int_equal(data(), MANAGED_CHUNK);
@@ -124,8 +105,7 @@ UNIT_TEST(test_forked)
 
 /* -- threads ---------------------------------------------------------------------------------- */
 
-#define THREADS 4
-#define LIMIT   (40 * CHUNK)
+#define LIMIT (40 * CHUNK)
 
 /* A driver's pool. An allocation makes it grow by its size in chunks, or not at all. */
 static struct {
@@ -208,22 +188,13 @@ static void *work(void *arg)
 /* Always enough is charged, and never more than the limit. */
 UNIT_TEST(test_threads)
 {
-	pthread_t threads[THREADS];
 	struct pool_figure figure;
 
 	open_pool(LIMIT);
-	for (uintptr_t i = 0; i < THREADS; i++)
-		assert_int_equal(pthread_create(&threads[i], NULL, work, (void *)i), 0);
-	for (unsigned i = 0; i < THREADS; i++) {
-		void *wrong = NULL;
-
-		assert_int_equal(pthread_join(threads[i], &wrong), 0);
-		assert_null(wrong);
-	}
+	assert_in_threads(work);
 	assert_false(driver.short_of);
 	figure = driver_look(true);
 	quota_pool_correct(POOL, &figure);
-	assert_int_equal(data(), 0);
+	assert_rests_at(0);
 	assert_int_equal(quota_used(0), 0);
-	assert_true(is_quiet());
 }
