@@ -10,6 +10,17 @@
 #define UNKNOWN      UINT64_MAX
 #define EARLY_NS     ((uint64_t)10000000) /* half of the time between two comparisons */
 
+static int begin(void **state)
+{
+	if (slice_make(state))
+		return -1;
+	attach(8 * GIB);
+	return 0;
+}
+
+#undef UNIT_SET_UP
+#define UNIT_SET_UP begin
+
 static void end_context(uint64_t context)
 {
 	quota_ending_begin();
@@ -45,12 +56,42 @@ static void reconcile(uint64_t nvml_bytes)
 	reconcile_with(0, &nvml_bytes);
 }
 
+static void reconcile_since(const struct quota_ticket *ticket, uint64_t nvml_bytes)
+{
+	quota_reconcile(0, ticket, &nvml_bytes);
+}
+
+/* The books of a first context after NVML's figure. */
+static void reconcile_to(uint64_t nvml_bytes, uint64_t context, uint64_t module,
+			 uint64_t data_bytes)
+{
+	reconcile(nvml_bytes);
+	assert_books(context, module, data_bytes, HIDDEN);
+}
+
+static void reconcile_since_to(const struct quota_ticket *ticket, uint64_t nvml_bytes,
+			       uint64_t context, uint64_t module, uint64_t data_bytes)
+{
+	reconcile_since(ticket, nvml_bytes);
+	assert_books(context, module, data_bytes, HIDDEN);
+}
+
+static struct quota_context_reservation reservation;
+
+static void reserve(int error)
+{
+	assert_int_equal(quota_context_reserve(0, LEAST, &reservation), error);
+}
+
+static void settle(uint64_t context, uint64_t at_most, uint64_t measured)
+{
+	assert_int_equal(quota_context_settle(&reservation, context, at_most, measured), 0);
+}
+
 static void make(uint64_t context, uint64_t at_most)
 {
-	struct quota_context_reservation reservation;
-
-	assert_int_equal(quota_context_reserve(0, LEAST, &reservation), 0);
-	assert_int_equal(quota_context_settle(&reservation, context, at_most, 0), 0);
+	reserve(0);
+	settle(context, at_most, 0);
 }
 
 /* A context whose cost is known. */
@@ -63,21 +104,18 @@ static void make_known(uint64_t context)
 
 UNIT_TEST(test_first)
 {
-	struct quota_context_reservation reservation;
 	struct quota_ticket ticket;
 
-	attach(8 * GIB);
-	assert_int_equal(quota_context_reserve(0, LEAST, &reservation), 0);
+	reserve(0);
 	assert_false(reservation.known);
 	assert_books(CONTEXT_BYTES_MOST, 0, 0, HIDDEN);
 	assert_false(quota_context_is_tight(&reservation, COST + HIDDEN));
-	assert_int_equal(quota_context_settle(&reservation, 7, COST + 9 * MIB, 0), 0);
+	settle(7, COST + 9 * MIB, 0);
 	assert_books(COST + 9 * MIB, 0, 0, HIDDEN);
 	assert_int_equal(learnt(), 0);
 	assert_true(quota_reconcile_due(0)); /* at once: it is a guess */
 	ticket = quota_reconcile_ticket(0);
-	quota_reconcile(0, &ticket, &(uint64_t){COST});
-	assert_books(COST, 0, 0, HIDDEN);
+	reconcile_since_to(&ticket, COST, COST, 0, 0);
 	assert_int_equal(learnt(), COST);
 	assert_false(quota_reconcile_due(0));
 	end_context(7);
@@ -87,15 +125,12 @@ UNIT_TEST(test_first)
 
 UNIT_TEST(test_known)
 {
-	struct quota_context_reservation reservation;
-
-	attach(8 * GIB);
 	make_known(1);
-	assert_int_equal(quota_context_reserve(0, LEAST, &reservation), 0);
+	reserve(0);
 	assert_true(reservation.known);
 	assert_books(2 * COST, 0, 0, HIDDEN + HIDDEN_AGAIN);
 	assert_false(quota_context_is_tight(&reservation, UNKNOWN));
-	assert_int_equal(quota_context_settle(&reservation, 2, UNKNOWN, 0), 0);
+	settle(2, UNKNOWN, 0);
 	assert_books(2 * COST, 0, 0, HIDDEN + HIDDEN_AGAIN);
 	end_context(1);
 	assert_books(COST, 0, 0, HIDDEN);
@@ -105,42 +140,33 @@ UNIT_TEST(test_known)
 
 UNIT_TEST(test_cancel)
 {
-	struct quota_context_reservation reservation, second;
-
-	attach(8 * GIB);
-	assert_int_equal(quota_context_reserve(0, LEAST, &reservation), 0);
+	reserve(0);
 	quota_context_cancel(&reservation);
 	assert_books(0, 0, 0, 0);
 	make_known(1);
-	assert_int_equal(quota_context_reserve(0, LEAST, &second), 0);
-	quota_context_cancel(&second);
+	reserve(0);
+	quota_context_cancel(&reservation);
 	assert_books(COST, 0, 0, HIDDEN);
-	assert_true(account_stamp() != UINT64_MAX);
+	assert_true(is_quiet());
 }
 
 UNIT_TEST(test_refused)
 {
-	struct quota_context_reservation reservation;
-
-	attach(LEAST + HIDDEN - 1);
-	assert_int_equal(quota_context_reserve(0, LEAST, &reservation), -EDQUOT);
+	attach_anew(LEAST + HIDDEN - 1);
+	reserve(-EDQUOT);
 	assert_books(0, 0, 0, 0);
-	assert_true(account_stamp() != UINT64_MAX);
-	quota_forget();
-	unlink(quota_slice.region_path);
-	attach(5 * MIB); /* not even what is hidden */
+	assert_true(is_quiet());
+	attach_anew(5 * MIB); /* not even what is hidden */
 	assert_int_equal(quota_context_reserve(0, 0, &reservation), -EDQUOT);
 	assert_books(0, 0, 0, 0);
 }
 
 UNIT_TEST(test_second_refused)
 {
-	struct quota_context_reservation reservation;
-
-	attach(800 * MIB);
+	attach_anew(800 * MIB);
 	make_known(1);
 	for (unsigned round = 0; round < 3; round++) {
-		assert_int_equal(quota_context_reserve(0, LEAST, &reservation), -EDQUOT);
+		reserve(-EDQUOT);
 		assert_books(COST, 0, 0, HIDDEN);
 	}
 }
@@ -148,41 +174,35 @@ UNIT_TEST(test_second_refused)
 /* Less than a guess wants is left: then it is measured, and fits or does not. */
 UNIT_TEST(test_tight)
 {
-	struct quota_context_reservation reservation;
-
-	attach(600 * MIB);
-	assert_int_equal(quota_context_reserve(0, LEAST, &reservation), 0);
+	attach_anew(600 * MIB);
+	reserve(0);
 	assert_books(590 * MIB, 0, 0, HIDDEN);
 	assert_true(quota_context_is_tight(&reservation, 591 * MIB));
 	assert_false(quota_context_is_tight(&reservation, 590 * MIB));
-	assert_int_equal(quota_context_settle(&reservation, 1, 700 * MIB, COST), 0);
+	settle(1, 700 * MIB, COST);
 	assert_books(COST, 0, 0, HIDDEN);
 	end_context(1);
-	assert_int_equal(quota_context_reserve(0, LEAST, &reservation), 0);
+	reserve(0);
 	assert_int_equal(quota_context_settle(&reservation, 1, 700 * MIB, 591 * MIB), -EDQUOT);
 	quota_context_cancel(&reservation);
 	assert_books(0, 0, 0, 0);
-	assert_true(account_stamp() != UINT64_MAX);
+	assert_true(is_quiet());
 }
 
 /* What NVML counts has the other contexts and their contents in it. */
 UNIT_TEST(test_tight_beside_another)
 {
-	struct quota_context_reservation reservation;
-
-	attach(1100 * MIB);
+	attach_anew(1100 * MIB);
 	make(1, COST);
 	allocate(BASE, 10 * MIB);
-	assert_int_equal(quota_context_reserve(0, LEAST, &reservation), 0);
+	reserve(0);
 	assert_true(quota_context_is_tight(&reservation, 2 * COST + 30 * MIB));
-	assert_int_equal(
-		quota_context_settle(&reservation, 2, 2 * COST + 30 * MIB, 2 * COST + 10 * MIB), 0);
+	settle(2, 2 * COST + 30 * MIB, 2 * COST + 10 * MIB);
 	assert_books(2 * COST, 0, 10 * MIB, HIDDEN + HIDDEN_AGAIN);
 }
 
 UNIT_TEST(test_least_is_learnt)
 {
-	attach(8 * GIB);
 	make(1, GIB);
 	reconcile(600 * MIB); /* with a module in it */
 	assert_int_equal(learnt(), 600 * MIB);
@@ -197,17 +217,16 @@ UNIT_TEST(test_least_is_learnt)
 UNIT_TEST(test_end)
 {
 	struct block big = block_at(BASE, 7 * MIB, false), other = block_at(BASE + GIB, 1, false);
-	struct quota_reservation reservation;
+	struct quota_reservation allocation;
 	struct quota_release going;
 
-	attach(8 * GIB);
 	make_known(1);
 	make(2, UNKNOWN);
 	allocate(big.address, big.size_bytes);
 	allocate_as(true, BASE + 2 * GIB, 1);
 	other.context = 2;
-	assert_int_equal(quota_reserve(0, false, 1, &reservation), 0);
-	assert_int_equal(quota_settle(&reservation, &other), 0);
+	assert_int_equal(quota_reserve(0, false, 1, &allocation), 0);
+	assert_int_equal(quota_settle(&allocation, &other), 0);
 	assert_int_equal(data(), 10 * MIB + 128 * MIB);
 	end_context(0);
 	end_context(77); /* unknown */
@@ -226,78 +245,66 @@ UNIT_TEST(test_end)
 
 UNIT_TEST(test_module)
 {
-	attach(8 * GIB);
 	make_known(1);
 	allocate(BASE, 10 * MIB);
 	allocate_as(true, BASE + GIB, 1); /* in no figure */
-	reconcile(COST + 10 * MIB + 20 * MIB);
-	assert_books(COST, 20 * MIB, 138 * MIB, HIDDEN);
-	reconcile(COST + 10 * MIB + 4 * MIB);
-	assert_books(COST, 4 * MIB, 138 * MIB, HIDDEN);
-	reconcile(COST + 10 * MIB - 8 * MIB); /* it was reckoned too high */
-	assert_books(COST - 8 * MIB, 0, 138 * MIB, HIDDEN);
-	reconcile(0); /* less than a context can take: that is not our process */
-	assert_books(COST - 8 * MIB, 0, 138 * MIB, HIDDEN);
+	reconcile_to(COST + 10 * MIB + 20 * MIB, COST, 20 * MIB, 138 * MIB);
+	reconcile_to(COST + 10 * MIB + 4 * MIB, COST, 4 * MIB, 138 * MIB);
+	/* It was reckoned too high. */
+	reconcile_to(COST + 10 * MIB - 8 * MIB, COST - 8 * MIB, 0, 138 * MIB);
+	/* Less than a context can take: that is not our process. */
+	reconcile_to(0, COST - 8 * MIB, 0, 138 * MIB);
 }
 
 /* The granule that is charged ahead is not on the device. */
 UNIT_TEST(test_spare_is_left_out)
 {
-	attach(8 * GIB);
 	make_known(1);
 	allocate(BASE, KIB);
 	allocate(BASE + KIB, KIB);
 	assert_int_equal(account_spare_charge(0), 2 * MIB);
-	reconcile(COST + 2 * MIB);
-	assert_books(COST, 0, 4 * MIB, HIDDEN);
+	reconcile_to(COST + 2 * MIB, COST, 0, 4 * MIB);
 }
 
 /* What is measured is booked even where the quota is passed by it. */
 UNIT_TEST(test_beyond_the_limit)
 {
-	struct quota_reservation reservation;
+	struct quota_reservation allocation;
 
-	attach(600 * MIB);
+	attach_anew(600 * MIB);
 	make_known(1);
-	reconcile(COST + 100 * MIB);
-	assert_books(COST, 100 * MIB, 0, HIDDEN);
-	assert_int_equal(quota_reserve(0, false, 2 * MIB, &reservation), -EDQUOT);
+	reconcile_to(COST + 100 * MIB, COST, 100 * MIB, 0);
+	assert_int_equal(quota_reserve(0, false, 2 * MIB, &allocation), -EDQUOT);
 	reconcile(COST);
 	allocate(BASE, 2 * MIB);
 }
 
 UNIT_TEST(test_in_motion)
 {
-	struct quota_reservation reservation;
+	struct quota_reservation allocation;
 	struct quota_ticket before;
 
-	attach(8 * GIB);
 	make_known(1);
 	before = quota_reconcile_ticket(0);
-	allocate(BASE, 2 * MIB);                                  /* since the ticket */
-	quota_reconcile(0, &before, &(uint64_t){COST + 2 * MIB}); /* its, or of before */
-	assert_books(COST, 0, 2 * MIB, HIDDEN);
-	quota_reconcile(0, &before, &(uint64_t){COST + 12 * MIB});
-	assert_books(COST, 10 * MIB, 2 * MIB, HIDDEN);
-	assert_int_equal(quota_reserve(0, false, 2 * MIB, &reservation), 0);
+	allocate(BASE, 2 * MIB);                                       /* since the ticket */
+	reconcile_since_to(&before, COST + 2 * MIB, COST, 0, 2 * MIB); /* its, or of before */
+	reconcile_since_to(&before, COST + 12 * MIB, COST, 10 * MIB, 2 * MIB);
+	assert_int_equal(quota_reserve(0, false, 2 * MIB, &allocation), 0);
 	assert_int_equal(account_stamp(), UINT64_MAX);
-	reconcile(COST + 2 * MIB); /* one is under way */
-	assert_books(COST, 10 * MIB, 4 * MIB, HIDDEN);
-	reconcile(COST + 34 * MIB);
-	assert_books(COST, 30 * MIB, 4 * MIB, HIDDEN);
+	reconcile_to(COST + 2 * MIB, COST, 10 * MIB, 4 * MIB); /* one is under way */
+	reconcile_to(COST + 34 * MIB, COST, 30 * MIB, 4 * MIB);
 	before = quota_reconcile_ticket(0);
-	quota_cancel(&reservation);
-	quota_reconcile(0, &before, &(uint64_t){COST + 34 * MIB}); /* may be of before */
-	assert_books(COST, 30 * MIB, 2 * MIB, HIDDEN);
+	quota_cancel(&allocation);
+	/* May be of before. */
+	reconcile_since_to(&before, COST + 34 * MIB, COST, 30 * MIB, 2 * MIB);
 	before = quota_reconcile_ticket(0);
 	allocate(BASE + GIB, 20 * MIB);
 	release(BASE + GIB);
-	quota_reconcile(0, &before, &(uint64_t){COST + 52 * MIB}); /* or of when it was there */
-	assert_books(COST, 30 * MIB, 2 * MIB, HIDDEN);
+	/* Or of when it was there. */
+	reconcile_since_to(&before, COST + 52 * MIB, COST, 30 * MIB, 2 * MIB);
 	reconcile_with(0, NULL); /* it cannot say */
 	assert_books(COST, 30 * MIB, 2 * MIB, HIDDEN);
-	reconcile(COST + 72 * MIB);
-	assert_books(COST, 70 * MIB, 2 * MIB, HIDDEN);
+	reconcile_to(COST + 72 * MIB, COST, 70 * MIB, 2 * MIB);
 }
 
 /* Two blocks in one granule: the free of the first is still in the driver when the second's has
@@ -306,7 +313,6 @@ UNIT_TEST(test_frees_of_a_granule)
 {
 	struct quota_release first, second;
 
-	attach(8 * GIB);
 	make_known(1);
 	allocate(BASE, KIB);
 	allocate(BASE + 4 * KIB, KIB);
@@ -315,34 +321,28 @@ UNIT_TEST(test_frees_of_a_granule)
 	assert_true(quota_free_begin(BASE + 4 * KIB, &second));
 	quota_free_commit(&second);
 	assert_books(COST, 0, 0, HIDDEN);
-	reconcile(COST + 2 * MIB);
-	assert_books(COST, 0, 0, HIDDEN);
-	reconcile(COST + 20 * MIB); /* more than it can hold */
-	assert_books(COST, 16 * MIB, 0, HIDDEN);
+	reconcile_to(COST + 2 * MIB, COST, 0, 0);
+	reconcile_to(COST + 20 * MIB, COST, 16 * MIB, 0); /* more than it can hold */
 	quota_free_commit(&first);
-	reconcile(COST + 16 * MIB);
-	assert_books(COST, 16 * MIB, 0, HIDDEN);
+	reconcile_to(COST + 16 * MIB, COST, 16 * MIB, 0);
 }
 
 /* A tentative block may take a granule without a charge until the hook has found out, which is no
  * growth. */
 UNIT_TEST(test_tentative_in_motion)
 {
-	struct quota_reservation reservation;
+	struct quota_reservation allocation;
 
-	attach(COST + HIDDEN + 2 * MIB);
+	attach_anew(COST + HIDDEN + 2 * MIB);
 	make(1, COST);
 	reconcile(COST);
 	allocate(BASE, 2 * MIB);
-	assert_int_equal(quota_reserve(0, false, KIB, &reservation), 0);
-	assert_true(reservation.tentative);
-	reconcile(COST + 4 * MIB);
-	assert_books(COST, 0, 2 * MIB, HIDDEN);
-	reconcile(COST + 6 * MIB); /* more than it can take */
-	assert_books(COST, 2 * MIB, 2 * MIB, HIDDEN);
-	quota_cancel(&reservation);
-	reconcile(COST + 2 * MIB);
-	assert_books(COST, 0, 2 * MIB, HIDDEN);
+	assert_int_equal(quota_reserve(0, false, KIB, &allocation), 0);
+	assert_true(allocation.tentative);
+	reconcile_to(COST + 4 * MIB, COST, 0, 2 * MIB);
+	reconcile_to(COST + 6 * MIB, COST, 2 * MIB, 2 * MIB); /* more than it can take */
+	quota_cancel(&allocation);
+	reconcile_to(COST + 2 * MIB, COST, 0, 2 * MIB);
 }
 
 /* Managed memory is in no figure, also where it comes and goes meanwhile. */
@@ -350,20 +350,16 @@ UNIT_TEST(test_managed_in_motion)
 {
 	struct quota_ticket before;
 
-	attach(8 * GIB);
 	make_known(1);
 	allocate_as(true, BASE + GIB, 1);
 	before = quota_reconcile_ticket(0);
 	allocate_as(true, BASE + 2 * GIB, 128 * MIB);
-	quota_reconcile(0, &before, &(uint64_t){COST + 130 * MIB});
-	assert_books(COST, 2 * MIB, 256 * MIB, HIDDEN);
+	reconcile_since_to(&before, COST + 130 * MIB, COST, 2 * MIB, 256 * MIB);
 	before = quota_reconcile_ticket(0);
 	release(BASE + GIB);
 	allocate(BASE, 100 * MIB);
-	quota_reconcile(0, &before, &(uint64_t){COST + 102 * MIB});
-	assert_books(COST, 2 * MIB, 228 * MIB, HIDDEN);
-	reconcile(COST + 100 * MIB + 50 * MIB);
-	assert_books(COST, 50 * MIB, 228 * MIB, HIDDEN);
+	reconcile_since_to(&before, COST + 102 * MIB, COST, 2 * MIB, 228 * MIB);
+	reconcile_to(COST + 100 * MIB + 50 * MIB, COST, 50 * MIB, 228 * MIB);
 }
 
 static void expect(uint64_t bytes)
@@ -378,21 +374,16 @@ static void expect(uint64_t bytes)
 /* What the driver will take later stays charged until it has. */
 UNIT_TEST(test_expected)
 {
-	attach(8 * GIB);
 	make_known(1);
 	reconcile(COST + 10 * MIB);
 	expect(100 * MIB);
 	expect(300 * MIB);
 	assert_books(COST, 410 * MIB, 0, HIDDEN);
-	reconcile(COST + 10 * MIB);
-	assert_books(COST, 410 * MIB, 0, HIDDEN);
-	reconcile(COST + 70 * MIB); /* code */
-	assert_books(COST, 470 * MIB, 0, HIDDEN);
-	reconcile(COST + 170 * MIB); /* the first */
-	assert_books(COST, 470 * MIB, 0, HIDDEN);
+	reconcile_to(COST + 10 * MIB, COST, 410 * MIB, 0);
+	reconcile_to(COST + 70 * MIB, COST, 470 * MIB, 0);  /* code */
+	reconcile_to(COST + 170 * MIB, COST, 470 * MIB, 0); /* the first */
 	allocate(BASE, 200 * MIB); /* is no reason to think so of the second */
-	reconcile(COST + 370 * MIB);
-	assert_books(COST, 470 * MIB, 200 * MIB, HIDDEN);
+	reconcile_to(COST + 370 * MIB, COST, 470 * MIB, 200 * MIB);
 	make(2, UNKNOWN);
 	reconcile(2 * COST + 370 * MIB);
 	assert_books(2 * COST, 470 * MIB, 200 * MIB, HIDDEN + HIDDEN_AGAIN);
@@ -405,14 +396,12 @@ UNIT_TEST(test_expected)
 	end_context(2);
 	assert_books(0, 0, 0, 0);
 	make(3, UNKNOWN);
-	reconcile(COST);
-	assert_books(COST, 0, 0, HIDDEN);
+	reconcile_to(COST, COST, 0, 0);
 }
 
 /* Not more than once a second, and then for one caller. */
 UNIT_TEST(test_due)
 {
-	attach(8 * GIB);
 	make_known(1);
 	quota_reconcile_due(0); /* starts the clock */
 	assert_false(quota_reconcile_due(0));
@@ -426,7 +415,6 @@ UNIT_TEST(test_code_due)
 {
 	struct quota_ticket early;
 
-	attach(8 * GIB);
 	make_known(1);
 	reconcile(COST);
 	quota_reconcile_due(0); /* starts the clock */
@@ -435,7 +423,7 @@ UNIT_TEST(test_code_due)
 	quota_expect_code();
 	assert_true(quota_reconcile_due(0));
 	assert_true(quota_reconcile_due(0));
-	quota_reconcile(0, &early, &(uint64_t){COST});
+	reconcile_since(&early, COST);
 	assert_true(quota_reconcile_due(0));
 	reconcile(COST);
 	assert_false(quota_reconcile_due(0));
@@ -459,7 +447,6 @@ static bool is_due_early(void)
 /* NVML has not been asked: code that is expected does not start it. */
 UNIT_TEST(test_code_starts_nothing)
 {
-	attach(8 * GIB);
 	quota_expect_code();
 	assert_false(is_due_early());
 }
@@ -467,10 +454,8 @@ UNIT_TEST(test_code_starts_nothing)
 /* A comparison of one device says nothing about another one's code. */
 UNIT_TEST(test_code_due_on_each)
 {
-	struct quota_context_reservation reservation;
 	struct quota_ticket ticket;
 
-	attach(8 * GIB);
 	for (int device = 0; device < 2; device++) {
 		assert_int_equal(quota_context_reserve(device, LEAST, &reservation), 0);
 		assert_int_equal(
@@ -496,7 +481,6 @@ static bool doubts(uint64_t nvml_bytes)
  * list, the figures are its own. */
 UNIT_TEST(test_doubts_low_figures)
 {
-	attach(8 * GIB);
 	make(1, COST + 9 * MIB);
 	for (unsigned i = 0; i < 5; i++) {
 		assert_false(doubts(LEAST - 1));
@@ -506,16 +490,13 @@ UNIT_TEST(test_doubts_low_figures)
 	assert_books(COST + 9 * MIB, 0, 0, HIDDEN);
 	quota_found();
 	assert_false(doubts(LEAST - 1));
-	reconcile(COST + 30 * MIB);
-	assert_books(COST + 30 * MIB, 0, 0, HIDDEN);
-	reconcile(COST + 50 * MIB);
-	assert_books(COST + 30 * MIB, 20 * MIB, 0, HIDDEN);
+	reconcile_to(COST + 30 * MIB, COST + 30 * MIB, 0, 0);
+	reconcile_to(COST + 50 * MIB, COST + 30 * MIB, 20 * MIB, 0);
 }
 
 /* The first figures were what they should be by chance. */
 UNIT_TEST(test_doubts_what_it_believed)
 {
-	attach(8 * GIB);
 	make_known(1);
 	allocate(BASE, GIB);
 	for (unsigned i = 0; i < 5; i++) {
@@ -531,7 +512,6 @@ UNIT_TEST(test_doubts_what_it_believed)
 
 UNIT_TEST(test_doubts_high_figures)
 {
-	attach(8 * GIB);
 	make_known(1);
 	assert_false(doubts(COST + CONTEXT_BYTES_MOST));
 	assert_true(doubts(COST + CONTEXT_BYTES_MOST + 1));
@@ -543,11 +523,8 @@ UNIT_TEST(test_doubts_high_figures)
  * and nothing is lowered by it. For good, so this is device 1 and its test alone. */
 UNIT_TEST(test_distrust)
 {
-	struct quota_context_reservation reservation;
-
-	attach(8 * GIB);
 	assert_int_equal(quota_context_reserve(1, LEAST, &reservation), 0);
-	assert_int_equal(quota_context_settle(&reservation, 5, COST + 9 * MIB, 0), 0);
+	settle(5, COST + 9 * MIB, 0);
 	for (int i = 0; i < 5; i++) /* in a row, and nothing else ever */
 		reconcile_with(1, &(uint64_t){LEAST - 1});
 	assert_int_equal(own_usage(1).context, COST + 9 * MIB);

@@ -1,6 +1,8 @@
 /* Pools: what is charged for them when, against a real region. */
 #include "quota_pool_fixture.h"
 
+static struct pool_reservation reservation;
+
 /* -- which there are -------------------------------------------------------------------------- */
 
 UNIT_TEST(test_known)
@@ -40,11 +42,11 @@ UNIT_TEST(test_known)
 UNIT_TEST(test_unknown)
 {
 	struct pool_figure figure = {0, 10 * CHUNK};
-	struct pool_reservation reservation = {.device = 5, .worst_bytes = 5};
 	struct pool_closing closing;
 	bool managed = true;
 
 	attach(GIB);
+	reservation = (struct pool_reservation){.device = 5, .worst_bytes = 5};
 	assert_int_equal(quota_pool_reserve(POOL, 1, &reservation), -ENOENT);
 	assert_int_equal(quota_pool_grow(POOL, 1, &figure, &reservation), -ENOENT);
 	assert_int_equal(reservation.device, 5);
@@ -82,60 +84,49 @@ UNIT_TEST(test_many)
 
 /* -- what is charged when --------------------------------------------------------------------- */
 
-UNIT_TEST(test_chunks)
+/* How many chunks an allocation is charged, with those in advance: a sixteenth of the room at most,
+ * and eight; and none for an allocation that needs several. */
+static const struct {
+	const char *name;
+	uint64_t limit_bytes, size_bytes, chunks;
+} charged[] = {
+	{"a byte", NARROW, 1, 1},
+	{"a chunk", NARROW, CHUNK, 1},
+	{"a chunk and a byte", NARROW, CHUNK + 1, 2},
+	{"five chunks less a byte", NARROW, 5 * CHUNK - 1, 5},
+	{"eight chunks", NARROW, 8 * CHUNK, 8},
+	{"eight in advance, without a limit", 0, 1, 9},
+	{"eight in advance of a chunk", 64 * GIB, CHUNK, 9},
+	{"none in advance of more", 64 * GIB, CHUNK + 1, 2},
+	{"eight in advance, in 4 GiB", 4 * GIB, 1, 9},
+	{"four in advance, in 2 GiB", 2 * GIB, 1, 5},
+	{"two in advance, in 1 GiB", GIB, 1, 3},
+	{"one in advance, in less", GIB - MIB, 1, 2},
+	{"one in advance, in 512 MiB", 512 * MIB, 1, 2},
+	{"none in advance, in less", 512 * MIB - 1, 1, 1},
+	{"none in advance of four", GIB, 4 * CHUNK, 4},
+};
+
+UNIT_ROWS(charged)
 {
-	static const struct {
-		uint64_t size_bytes, chunks;
-	} cases[] = {{1, 1}, {CHUNK, 1}, {CHUNK + 1, 2}, {5 * CHUNK - 1, 5}, {8 * CHUNK, 8}};
-
-	open_pool(NARROW);
-	for (unsigned i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-		struct pool_reservation reservation;
-
-		assert_int_equal(quota_pool_reserve(POOL, cases[i].size_bytes, &reservation),
-				 -EAGAIN);
-		assert_int_equal(data(), 0);
-		assert_true(is_quiet());
-		assert_int_equal(grow(POOL, cases[i].size_bytes, 0, &reservation), 0);
-		assert_int_equal(reservation.device, 0);
-		assert_int_equal(reservation.worst_bytes, cases[i].chunks * CHUNK);
-		assert_int_equal(data(), cases[i].chunks * CHUNK);
-		assert_false(is_quiet()); /* until it is settled */
-		settle(POOL, &reservation, 0);
-		assert_int_equal(data(), 0);
-		assert_true(is_quiet());
-	}
-}
-
-/* A sixteenth of the room at most, and eight chunks; and nothing for what needs several. */
-UNIT_TEST(test_ahead)
-{
-	static const struct {
-		uint64_t limit_bytes, size_bytes, chunks;
-	} cases[] = {{0, 1, 9},          {64 * GIB, CHUNK, 9}, {64 * GIB, CHUNK + 1, 2},
-		     {4 * GIB, 1, 9},    {2 * GIB, 1, 5},      {GIB, 1, 3},
-		     {GIB - MIB, 1, 2},  {512 * MIB, 1, 2},    {512 * MIB - 1, 1, 1},
-		     {GIB, 4 * CHUNK, 4}};
-
-	for (unsigned i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-		struct pool_reservation reservation;
-
-		quota_slice.env.cores_pct[0] = 50; /* a slice, also without a limit */
-		open_pool(cases[i].limit_bytes);
-		assert_int_equal(grow(POOL, cases[i].size_bytes, 0, &reservation), 0);
-		assert_int_equal(data(), cases[i].chunks * CHUNK);
-		settle(POOL, &reservation, CHUNK);
-		assert_int_equal(data(), CHUNK); /* the look takes it back */
-		slice_remove(state);
-		slice_make(state);
-	}
+	quota_slice.env.cores_pct[0] = 50; /* a slice, also without a limit */
+	open_pool(row->limit_bytes);
+	assert_int_equal(quota_pool_reserve(POOL, row->size_bytes, &reservation), -EAGAIN);
+	assert_rests_at(0);
+	assert_int_equal(grow(POOL, row->size_bytes, 0, &reservation), 0);
+	assert_int_equal(reservation.device, 0);
+	assert_int_equal(reservation.worst_bytes, (row->size_bytes + CHUNK - 1) / CHUNK * CHUNK);
+	assert_int_equal(data(), row->chunks * CHUNK);
+	assert_false(is_quiet()); /* until it is settled */
+	settle(POOL, &reservation, CHUNK);
+	assert_rests_at(CHUNK); /* the look takes what is in advance back */
+	correct(POOL, 0);
+	assert_rests_at(0);
 }
 
 /* Others of the slice leave less room. */
 UNIT_TEST(test_ahead_beside_others)
 {
-	struct pool_reservation reservation;
-
 	open_pool(2 * GIB);
 	allocate(BASE, GIB);
 	assert_int_equal(grow(POOL, 1, 0, &reservation), 0);
@@ -168,8 +159,6 @@ UNIT_TEST(test_ahead_is_used)
 /* A synchronisation while an allocation is under way leaves what that may add. */
 UNIT_TEST(test_correct_under_way)
 {
-	struct pool_reservation reservation;
-
 	open_pool(64 * GIB);
 	assert_int_equal(grow(POOL, 1, 0, &reservation), 0);
 	assert_true(correct(POOL, 0));
@@ -185,8 +174,6 @@ UNIT_TEST(test_correct_under_way)
 /* Free memory of the pool is no room: the order of streams decides whether it will do. */
 UNIT_TEST(test_worst_beyond_reserved)
 {
-	struct pool_reservation reservation;
-
 	open_pool(NARROW);
 	allocate_from(POOL, 4 * CHUNK, 4 * CHUNK);
 	assert_int_equal(quota_pool_reserve(POOL, 1, &reservation), -EAGAIN);
@@ -218,15 +205,14 @@ UNIT_TEST(test_refused)
 	static const uint64_t sizes[] = {
 		2 * CHUNK + 1,          3 * CHUNK, GIB, ((uint64_t)1 << 60) + 1,
 		UINT64_MAX - CHUNK + 2, UINT64_MAX};
-	struct pool_reservation reservation = {.device = 7, .worst_bytes = 7};
 
 	open_pool(3 * CHUNK);
 	allocate_from(POOL, CHUNK, CHUNK);
+	reservation.worst_bytes = 7;
 	for (unsigned i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
 		assert_int_equal(quota_pool_reserve(POOL, sizes[i], &reservation), -EAGAIN);
 		assert_int_equal(grow(POOL, sizes[i], CHUNK, &reservation), -EDQUOT);
-		assert_int_equal(data(), CHUNK);
-		assert_true(is_quiet());
+		assert_rests_at(CHUNK);
 	}
 	assert_int_equal(reservation.worst_bytes, 7);
 	allocate_from(POOL, 2 * CHUNK, 3 * CHUNK);
@@ -238,14 +224,11 @@ UNIT_TEST(test_refused)
 /* What is there is charged, whatever the limit, and nothing beside it. */
 UNIT_TEST(test_more_than_charged)
 {
-	struct pool_reservation reservation;
-
 	open_pool(3 * CHUNK);
 	assert_true(correct(POOL, 5 * CHUNK));
 	assert_int_equal(data(), 5 * CHUNK);
 	assert_int_equal(grow(POOL, 1, 6 * CHUNK, &reservation), -EDQUOT);
-	assert_int_equal(data(), 6 * CHUNK);
-	assert_true(is_quiet());
+	assert_rests_at(6 * CHUNK);
 	assert_true(correct(POOL, 0));
 	assert_int_equal(grow(POOL, CHUNK, 0, &reservation), 0);
 	/* A figure that has in it what is under way is not charged for that once more. */
@@ -277,7 +260,6 @@ UNIT_TEST(test_stale_figures)
 UNIT_TEST(test_settled_meanwhile)
 {
 	struct pool_figure before;
-	struct pool_reservation reservation;
 
 	open_pool(NARROW);
 	assert_int_equal(grow(POOL, 1, 0, &reservation), 0);
@@ -306,8 +288,7 @@ UNIT_TEST(test_two_settle)
 	quota_pool_settle(POOL, &a, &figure_a);
 	assert_in_range(data(), 3 * CHUNK, 4 * CHUNK);
 	assert_true(correct(POOL, 3 * CHUNK) || data() == 3 * CHUNK);
-	assert_int_equal(data(), 3 * CHUNK);
-	assert_true(is_quiet());
+	assert_rests_at(3 * CHUNK);
 }
 
 /* -- trying ----------------------------------------------------------------------------------- */
@@ -315,7 +296,6 @@ UNIT_TEST(test_two_settle)
 UNIT_TEST(test_try)
 {
 	struct pool_figure before;
-	struct pool_reservation reservation;
 
 	open_pool(64 * GIB);
 	assert_int_equal(grow(POOL, 1, 0, &reservation), 0);
@@ -356,8 +336,6 @@ UNIT_TEST(test_try_ended_meanwhile)
 
 UNIT_TEST(test_managed)
 {
-	struct pool_reservation reservation;
-
 	attach(64 * GIB);
 	assert_int_equal(quota_pool_open(POOL, 0, POOL_MANAGED), 0);
 	assert_int_equal(grow(POOL, 1, 0, &reservation), 0);
@@ -380,8 +358,6 @@ UNIT_TEST(test_managed)
 /* Nobody can tell when it goes. */
 UNIT_TEST(test_managed_closed_in_use)
 {
-	struct pool_reservation reservation;
-
 	attach(64 * GIB);
 	assert_int_equal(quota_pool_open(POOL, 0, POOL_MANAGED), 0);
 	allocate_from(POOL, 1, MANAGED_CHUNK);
@@ -400,8 +376,6 @@ UNIT_TEST(test_managed_closed_in_use)
 
 UNIT_TEST(test_closed_empty)
 {
-	struct pool_reservation reservation;
-
 	open_pool(64 * GIB);
 	allocate_from(POOL, CHUNK, CHUNK);
 	assert_int_equal(grow(POOL, 1, CHUNK, &reservation), 0);
@@ -418,16 +392,13 @@ UNIT_TEST(test_closed_in_use)
 	allocate_from(POOL, 3 * CHUNK, 2 * CHUNK);
 	close_pool(POOL, false);
 	assert_int_equal(own_usage(0).module, 2 * CHUNK);
-	assert_int_equal(data(), 0);
-	assert_true(is_quiet());
+	assert_rests_at(0);
 }
 
 /* While an allocation is in the driver, its pool is closed, and another pool may get the handle.
  * The allocation is then not charged: the comparison with NVML finds it. */
 UNIT_TEST(test_closed_under_way)
 {
-	struct pool_reservation reservation;
-
 	open_pool(64 * GIB);
 	assert_int_equal(grow(POOL, 1, 0, &reservation), 0);
 	close_pool(POOL, true);
@@ -454,8 +425,7 @@ UNIT_TEST(test_kept)
 	assert_int_equal(data(), CHUNK);
 	quota_pool_close_end(&closing, false);
 	assert_int_equal(quota_pools(-1, &found, 1), 1);
-	assert_int_equal(data(), CHUNK);
-	assert_true(is_quiet());
+	assert_rests_at(CHUNK);
 }
 
 /* The handle is another pool's before the record of its first is closed. */
@@ -476,8 +446,7 @@ static void assert_reopened(unsigned flags, bool is_empty, uint64_t module, uint
 	assert_int_equal(data(), managed + CHUNK);
 	close_pool(POOL, false);
 	assert_int_equal(own_usage(0).module, module + CHUNK);
-	assert_int_equal(data(), managed);
-	assert_true(is_quiet());
+	assert_rests_at(managed);
 }
 
 UNIT_TEST(test_reopened)
