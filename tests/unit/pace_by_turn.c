@@ -30,13 +30,23 @@ struct tenant {
 	unsigned peers; /* other processes that do the same; as many in both slices */
 };
 
-/* What a test looks at: from one time to the other, from the first second on. */
-struct case_of {
+enum { AS_GIVEN, EACH_LENGTH, NOT_THE_SHORTEST }; /* of the lengths below */
+
+/* What a test looks at, and what the slices must get. */
+struct row {
+	const char *name;
 	struct tenant tenants[2];
+	struct {
+		double share, less, more; /* percent of the device; 0: anything */
+	} gets[2];
+	int kernels; /* the length of both slices' kernels */
+	/* The test looks from one time to the other, from the first second on. 0: from 1 s to 4 s
+	 */
 	uint64_t from_ns, until_ns;
+	bool pays_nothing; /* the first slice pays for no turns */
 };
 
-static const struct case_of *played;
+static const struct row *played;
 static unsigned peers; /* as the tenants have it */
 
 static unsigned slice_of(unsigned process)
@@ -154,7 +164,7 @@ static void remove_files(void)
 }
 
 /* What the slices got, percent. */
-static void play(const struct case_of *which, double ret_share[2])
+static void play(const struct row *which, double ret_share[2])
 {
 	played = which;
 	peers = which->tenants[0].peers;
@@ -178,115 +188,150 @@ static void play(const struct case_of *which, double ret_share[2])
 
 static const uint64_t lengths[] = {50000, MS, 20 * MS};
 
-#define LENGTHS (sizeof(lengths) / sizeof(*lengths))
-
-UNIT_TEST(test_quotas)
-{
-	for (size_t i = 0; i < LENGTHS; i++) {
-		const struct case_of both = {
-			{{.quota = 30, .ns = lengths[i]}, {.quota = 60, .ns = lengths[i]}},
-			NS_PER_S,
-			4 * NS_PER_S};
-		double share[2];
-
-		play(&both, share);
-		assert_share("30 beside 60", share[0], 30, 1, 1);
-		assert_share("60 beside 30", share[1], 60, 2, 1);
+#define NOBODY                            \
+	{                                 \
+		.from_ns = 100 * NS_PER_S \
 	}
-}
+#define US50 .ns = 50000
+/* A host that has few kernels in flight, and goes on too late at times. */
+#define LATE(q, often)                                            \
+	{                                                         \
+		.quota = q, US50, .ring = 8, .late_one_in = often \
+	}
 
-UNIT_TEST(test_unlike)
+static const struct row rows[] = {
+	/* clang-format off */
+	{"30 beside 60", {{.quota = 30}, {.quota = 60}}, .gets = {{30, 1, 1}, {60, 2, 1}},
+	 .kernels = EACH_LENGTH},
+	{"50 us beside 20 ms", {{.quota = 30, US50}, {.quota = 60, .ns = 20 * MS}},
+	 .gets = {{30, 2, 1}, {60, 2, 1}}},
+	{"30 beside no quota", {{.quota = 30}, {.quota = 0}}, .gets = {{30, 1, 1}, {70, 3, 1}},
+	 .kernels = EACH_LENGTH},
+
+	/* Slices of two and of four processes: together, these get what one process would get. */
+	{"two processes of 50", {{.quota = 50, .peers = 1, .ring = 2, .ns = 2 * MS},
+	 {.quota = 50, .peers = 1, .ring = 2, .ns = 2 * MS}}, .gets = {{50, 1.5, 1}, {50, 1.5, 1}}},
+	{"four processes of 30", {{.quota = 30, .peers = 3, .ring = 2, .ns = 2 * MS},
+	 {.quota = 30, .peers = 3, .ring = 2, .ns = 2 * MS}}, .gets = {{30, 1.5, 1}, {30, 1.5, 1}}},
+	{"four processes of 50", {{.quota = 50, .peers = 3, .ring = 8, .ns = 2 * MS},
+	 {.quota = 50, .peers = 3, .ring = 8, .ns = 2 * MS}}, .gets = {{50, 1.5, 1}, {50, 1.5, 1}}},
+	{"four processes, short kernels", {{.quota = 30, .peers = 3, .ring = 4, .ns = 200000},
+	 {.quota = 30, .peers = 3, .ring = 4, .ns = 200000}}, .gets = {{30, 1.5, 1}, {30, 1.5, 1}}},
+
+	/* The first slice is alone at first and at last: it pays for no turns then, and the quota
+	 * holds throughout. */
+	{"60 alone", {{.quota = 60, .ns = MS},
+	 {.quota = 30, .ns = MS, .from_ns = 2 * NS_PER_S, .until_ns = 3 * NS_PER_S}},
+	 .gets = {{60, 2, 2}}, .from_ns = NS_PER_S, .until_ns = 2 * NS_PER_S, .pays_nothing = true},
+	{"60 alone at first and at last", {{.quota = 60, .ns = MS},
+	 {.quota = 30, .ns = MS, .from_ns = 2 * NS_PER_S, .until_ns = 3 * NS_PER_S}},
+	 .gets = {{60, 2, 2}}, .from_ns = NS_PER_S, .until_ns = 5 * NS_PER_S},
+	{"60 alone again", {{.quota = 60, .ns = MS},
+	 {.quota = 30, .ns = MS, .from_ns = 2 * NS_PER_S, .until_ns = 3 * NS_PER_S}},
+	 .gets = {{60, 2, 2}}, .from_ns = 4500 * MS, .until_ns = 6 * NS_PER_S, .pays_nothing = true},
+
+	/* A host that does something else pays nothing for that time, and costs the other slice
+	 * little. */
+	{"60 beside 30 with pauses", {{.quota = 60, .ns = MS},
+	 {.quota = 30, .ns = MS, .each_ns = 130 * MS, .pause_ns = 70 * MS}},
+	 .gets = {{60, 1.5, 1}, {30, 1, 1}}},
+
+	/* What nobody else wants. */
+	{"30-100 alone", {{.quota = 30, .most = 100}, NOBODY}, .gets = {{100, 1, 1}},
+	 .kernels = EACH_LENGTH},
+	{"30-60 alone", {{.quota = 30, .most = 60}, NOBODY}, .gets = {{60, 1, 1}}, .kernels = EACH_LENGTH},
+	/* Without turns, nothing shows what others want. */
+	{"30-100 without turns", {{.quota = 30, .most = 100, .is_blind = true, .ns = MS}, NOBODY},
+	 .gets = {{30, 1, 1}}},
+	/* Beside one that always wants the device, a slice gets what it is assured, and what the
+	 * other may not take. Not of 50 us, where a device that is busy all the time loses some with
+	 * each turn. */
+	{"30-100 beside 70", {{.quota = 30, .most = 100}, {.quota = 70}},
+	 .gets = {{30, 3, 3}, {70, 3, 2}}, .kernels = NOT_THE_SHORTEST},
+	{"30-100 beside 40", {{.quota = 30, .most = 100}, {.quota = 40}},
+	 .gets = {{60, 3, 3}, {40, 3, 2}}, .kernels = NOT_THE_SHORTEST},
+	{"30-100 beside no quota", {{.quota = 30, .most = 100}, {.quota = 0}},
+	 .gets = {{30, 3, 3}, {70, 3, 2}}, .kernels = NOT_THE_SHORTEST},
+	{"30-100 beside 70-100", {{.quota = 30, .most = 100}, {.quota = 70, .most = 100}},
+	 .gets = {{30, 3, 3}, {70, 3, 2}}, .kernels = NOT_THE_SHORTEST},
+	{"30-100 twice", {{.quota = 30, .most = 100}, {.quota = 30, .most = 100}},
+	 .gets = {{50, 3, 3}, {50, 3, 2}}, .kernels = NOT_THE_SHORTEST},
+	/* The most holds beside others, too. */
+	{"30-60 beside 20", {{.quota = 30, .most = 60, .ns = MS}, {.quota = 20, .ns = MS}},
+	 .gets = {{60, 2, 3}, {20, 1, 1}}},
+	/* Another slice that comes gets its share from then on, and what it gives up is taken
+	 * again. */
+	{"30-100 beside one that came", {{.quota = 30, .most = 100, .ns = MS},
+	 {.quota = 70, .ns = MS, .from_ns = 2 * NS_PER_S, .until_ns = 3 * NS_PER_S}},
+	 .gets = {{30, 2, 4}, {70, 5, 1}}, .from_ns = 2200 * MS, .until_ns = 3 * NS_PER_S},
+	{"30-100 after one that went", {{.quota = 30, .most = 100, .ns = MS},
+	 {.quota = 70, .ns = MS, .from_ns = NS_PER_S, .until_ns = 2 * NS_PER_S}},
+	 .gets = {{100, 2, 4}}, .from_ns = 2500 * MS, .until_ns = 4 * NS_PER_S},
+	/* Limits hold for late hosts, too: a slice that rests at its limit lends nothing. */
+	{"30 beside 60, hosts that are late", {LATE(30, 20), LATE(60, 20)},
+	 .gets = {{30, 1, 1}, {60, 1, 1}}},
+	{"30 beside 60, hosts that are seldom late", {LATE(30, 60), LATE(60, 60)},
+	 .gets = {{30, 1, 1}, {60, 1, 1}}},
+	/* clang-format on */
+};
+
+static void play_row(struct row row, uint64_t kernel_ns)
 {
-	const struct case_of both = {
-		{{.quota = 30, .ns = 50000}, {.quota = 60, .ns = 20 * MS}}, NS_PER_S, 4 * NS_PER_S};
 	double share[2];
 
+	for (unsigned i = 0; i < 2 && kernel_ns; i++)
+		row.tenants[i].ns = kernel_ns;
+	if (!row.until_ns) {
+		row.from_ns = NS_PER_S;
+		row.until_ns = 4 * NS_PER_S;
+	}
+	play(&row, share);
+	for (unsigned i = 0; i < 2; i++)
+		if (row.gets[i].share > 0)
+			assert_share(i ? "the second" : "the first", share[i], row.gets[i].share,
+				     row.gets[i].less, row.gets[i].more);
+	if (row.pays_nothing)
+		assert_int_equal(results[0].paid_ns, 0);
+}
+
+UNIT_ROWS(rows)
+{
+	if (row->kernels == AS_GIVEN)
+		play_row(*row, 0);
+	if (row->kernels == EACH_LENGTH)
+		play_row(*row, lengths[0]);
+	for (unsigned i = 1; i < 3 && row->kernels != AS_GIVEN; i++)
+		play_row(*row, lengths[i]);
+}
+
+/* Late hosts let the device run dry. What it does is divided by the weights all the same. */
+static const struct {
+	const char *name;
+	unsigned quotas[2], late_one_in;
+	double both; /* get together */
+} late_hosts[] = {
+	{"30-100 and 70-100, hosts that are late", {30, 70}, 20, 96},
+	{"30-100 and 70-100, hosts that are seldom late", {30, 70}, 60, 99},
+	{"10-100 and 90-100, hosts that are late", {10, 90}, 20, 96},
+	{"10-100 and 90-100, hosts that are seldom late", {10, 90}, 60, 99},
+	{"30-100 twice, hosts that are late", {30, 30}, 20, 96},
+	{"30-100 twice, hosts that are seldom late", {30, 30}, 60, 99},
+};
+
+UNIT_ROWS(late_hosts)
+{
+	struct row both = {.from_ns = NS_PER_S, .until_ns = 4 * NS_PER_S};
+	double share[2], sum;
+
+	for (unsigned i = 0; i < 2; i++) {
+		both.tenants[i] = (struct tenant)LATE(row->quotas[i], row->late_one_in);
+		both.tenants[i].most = 100;
+	}
 	play(&both, share);
-	assert_share("50 us beside 20 ms", share[0], 30, 2, 1);
-	assert_share("20 ms beside 50 us", share[1], 60, 2, 1);
-}
-
-UNIT_TEST(test_rest)
-{
-	for (size_t i = 0; i < LENGTHS; i++) {
-		const struct case_of both = {
-			{{.quota = 30, .ns = lengths[i]}, {.quota = 0, .ns = lengths[i]}},
-			NS_PER_S,
-			4 * NS_PER_S};
-		double share[2];
-
-		play(&both, share);
-		assert_share("30", share[0], 30, 1, 1);
-		assert_share("no quota", share[1], 70, 3, 1);
-	}
-}
-
-/* Slices of two and of four processes: together, these get what one process would get. */
-UNIT_TEST(test_processes)
-{
-	static const struct {
-		unsigned quota, peers, ring;
-		uint64_t ns;
-	} cases[] = {
-		{50, 1, 2, 2 * MS}, {30, 3, 2, 2 * MS}, {50, 3, 8, 2 * MS}, {30, 3, 4, 200000}};
-
-	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-		const struct tenant tenant = {.quota = cases[i].quota,
-					      .ns = cases[i].ns,
-					      .ring = cases[i].ring,
-					      .peers = cases[i].peers};
-		const struct case_of both = {{tenant, tenant}, NS_PER_S, 4 * NS_PER_S};
-		double share[2];
-
-		play(&both, share);
-		assert_share("the first slice", share[0], cases[i].quota, 1.5, 1);
-		assert_share("the second slice", share[1], cases[i].quota, 1.5, 1);
-	}
-}
-
-/* -- alone, and not --------------------------------------------------------------------------- */
-
-/* The first slice is alone at first and at last: nothing is paid for turns then, and the quota
- * holds throughout. */
-UNIT_TEST(test_comes_and_goes)
-{
-	static const struct {
-		uint64_t from_ns, until_ns;
-		bool is_alone;
-	} parts[] = {{NS_PER_S, 2 * NS_PER_S, true},
-		     {NS_PER_S, 5 * NS_PER_S, false},
-		     {4500 * MS, 6 * NS_PER_S, true}};
-
-	for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++) {
-		const struct case_of both = {{{.quota = 60, .ns = MS},
-					      {.quota = 30,
-					       .ns = MS,
-					       .from_ns = 2 * NS_PER_S,
-					       .until_ns = 3 * NS_PER_S}},
-					     parts[i].from_ns,
-					     parts[i].until_ns};
-		double share[2];
-
-		play(&both, share);
-		assert_share("60, sometimes alone", share[0], 60, 2, 2);
-		if (parts[i].is_alone)
-			assert_int_equal(results[0].paid_ns, 0);
-	}
-}
-
-/* A host that does something else pays nothing for that time, and costs the other slice little. */
-UNIT_TEST(test_host_pauses)
-{
-	const struct case_of both = {
-		{{.quota = 60, .ns = MS},
-		 {.quota = 30, .ns = MS, .each_ns = 130 * MS, .pause_ns = 70 * MS}},
-		NS_PER_S,
-		4 * NS_PER_S};
-	double share[2];
-
-	play(&both, share);
-	assert_share("60 beside one that pauses", share[0], 60, 1.5, 1);
-	assert_share("30 with pauses", share[1], 30, 1, 1);
+	sum = share[0] + share[1];
+	assert_share("both", sum, row->both, 1, 1);
+	assert_share("one, of what both get", 100 * share[0] / sum,
+		     100.0 * row->quotas[0] / (row->quotas[0] + row->quotas[1]), 2, 2);
 }
 
 /* -- the end ---------------------------------------------------------------------------------- */
@@ -341,139 +386,7 @@ UNIT_TEST(test_exit)
 	remove_files();
 }
 
-/* -- what nobody else wants ------------------------------------------------------------------- */
-
-/* What a slice with two figures gets beside another, of kernels of that length. */
-static double elastic(const struct tenant *tenant, const struct tenant *other, uint64_t ns,
-		      double *ret_other)
-{
-	struct case_of both = {{*tenant, *other}, NS_PER_S, 4 * NS_PER_S};
-	double share[2];
-
-	both.tenants[0].ns = both.tenants[1].ns = ns;
-	play(&both, share);
-	*ret_other = share[1];
-	return share[0];
-}
-
-static const struct tenant nobody = {.from_ns = 100 * NS_PER_S};
-
-UNIT_TEST(test_elastic_alone)
-{
-	const struct tenant to_100 = {.quota = 30, .most = 100}, to_60 = {.quota = 30, .most = 60};
-	double other;
-
-	for (size_t i = 0; i < LENGTHS; i++) {
-		assert_share("30-100 alone", elastic(&to_100, &nobody, lengths[i], &other), 100, 1,
-			     1);
-		assert_share("30-60 alone", elastic(&to_60, &nobody, lengths[i], &other), 60, 1, 1);
-	}
-}
-
-/* Without turns, nothing shows what others want. */
-UNIT_TEST(test_elastic_blind)
-{
-	const struct tenant to_100 = {.quota = 30, .most = 100, .is_blind = true};
-	double other;
-
-	assert_share("30-100 without turns", elastic(&to_100, &nobody, MS, &other), 30, 1, 1);
-}
-
-/* Beside one that always wants the device, it gets what it is assured, and what the other may not
- * take. */
-UNIT_TEST(test_elastic_beside)
-{
-	static const struct {
-		struct tenant other;
-		double share, other_share;
-	} cases[] = {
-		{{.quota = 70}, 30, 70},
-		{{.quota = 40}, 60, 40},
-		{{.quota = 0}, 30, 70},
-		{{.quota = 70, .most = 100}, 30, 70},
-		{{.quota = 30, .most = 100}, 50, 50},
-	};
-	const struct tenant tenant = {.quota = 30, .most = 100};
-	double other;
-
-	/* Not of 50 us, where a device that is busy all the time loses some with each turn. */
-	for (size_t i = 0; i < 2 * sizeof(cases) / sizeof(*cases); i++) {
-		size_t at = i / 2;
-		double share = elastic(&tenant, &cases[at].other, lengths[1 + i % 2], &other);
-
-		assert_share("30-100 beside another", share, cases[at].share, 3, 3);
-		assert_share("the other", other, cases[at].other_share, 3, 2);
-	}
-}
-
-/* Hosts that have few kernels in flight, and go on too late at times, let the device run dry. What
- * it does is divided by the weights all the same. */
-UNIT_TEST(test_elastic_late_hosts)
-{
-	static const unsigned pairs[][2] = {{30, 70}, {10, 90}, {30, 30}}, late_one_in[] = {20, 60};
-
-	for (unsigned i = 0; i < 2 * sizeof(pairs) / sizeof(*pairs); i++) {
-		struct tenant tenants[2];
-		double one, other;
-
-		for (unsigned k = 0; k < 2; k++)
-			tenants[k] = (struct tenant){.quota = pairs[i / 2][k],
-						     .most = 100,
-						     .ring = 8,
-						     .late_one_in = late_one_in[i % 2]};
-		one = elastic(&tenants[0], &tenants[1], lengths[0], &other);
-		assert_share("both", one + other, i % 2 ? 99 : 96, 1, 1);
-		assert_share("one, of what both get", 100 * one / (one + other),
-			     100.0 * pairs[i / 2][0] / (pairs[i / 2][0] + pairs[i / 2][1]), 2, 2);
-	}
-}
-
-/* Limits hold for such hosts, too: a slice that rests at its limit lends nothing. */
-UNIT_TEST(test_limits_late_hosts)
-{
-	static const unsigned late_one_in[] = {20, 60};
-
-	for (unsigned i = 0; i < 2; i++) {
-		struct tenant one = {.quota = 30, .ring = 8, .late_one_in = late_one_in[i]};
-		struct tenant two = {.quota = 60, .ring = 8, .late_one_in = late_one_in[i]};
-		double other, share = elastic(&one, &two, lengths[0], &other);
-
-		assert_share("30 beside 60", share, 30, 1, 1);
-		assert_share("60", other, 60, 1, 1);
-	}
-}
-
-/* The most holds beside others, too. */
-UNIT_TEST(test_elastic_most)
-{
-	const struct tenant tenant = {.quota = 30, .most = 60}, light = {.quota = 20};
-	double other;
-
-	assert_share("30-60 beside 20", elastic(&tenant, &light, MS, &other), 60, 2, 3);
-	assert_share("20", other, 20, 1, 1);
-}
-
-/* Another slice that comes gets its share from then on, and what it gives up is taken again. */
-UNIT_TEST(test_elastic_comes_and_goes)
-{
-	const struct case_of parts[] = {
-		{{{.quota = 30, .most = 100, .ns = MS},
-		  {.quota = 70, .ns = MS, .from_ns = 2 * NS_PER_S, .until_ns = 3 * NS_PER_S}},
-		 2200 * MS,
-		 3 * NS_PER_S},
-		{{{.quota = 30, .most = 100, .ns = MS},
-		  {.quota = 70, .ns = MS, .from_ns = NS_PER_S, .until_ns = 2 * NS_PER_S}},
-		 2500 * MS,
-		 4 * NS_PER_S},
-	};
-	double share[2];
-
-	play(&parts[0], share);
-	assert_share("30-100 beside one that came", share[0], 30, 2, 4);
-	assert_share("one that came", share[1], 70, 5, 1);
-	play(&parts[1], share);
-	assert_share("30-100 after one that went", share[0], 100, 2, 4);
-}
+/* -- doubts ------------------------------------------------------------------------------------ */
 
 static void doubt(void *arg)
 {
