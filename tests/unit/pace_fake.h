@@ -401,7 +401,7 @@ static const struct pace_driver fake_driver = {
 
 /* -- a process -------------------------------------------------------------------------------- */
 
-static struct region region;
+static struct region region = REGION_CLOSED;
 static struct vgpu_hami_region *hami;
 
 static struct vgpu_region_bucket *bucket_of(int device)
@@ -448,6 +448,16 @@ UNUSED static void left(void)
 	region_close(&region);
 	then_ns = UINT64_MAX;
 }
+
+/* The process leaves at the end of each test. */
+UNUSED static int fake_remove(void **state)
+{
+	left();
+	return place_remove(state);
+}
+
+#undef UNIT_TEAR_DOWN
+#define UNIT_TEAR_DOWN fake_remove
 
 /* A kernel to launch. */
 struct kernel {

@@ -3,151 +3,58 @@
 #include "gang_model.h"
 
 struct row {
-	const char *what;
+	const char *name;
 	struct job job;
 	double least; /* of bare's steps, as a part of the quota */
 };
 
 /* What jobs of each kind get, and no device is at work for more than the quota. */
 static const struct row rows[] = {
+	/* clang-format off */
 	{"two ranks",
-	 {.ranks = 2,
-	  .kernel_ns = 1000 * US,
-	  .kernels = 1,
-	  .collective_ns = 200 * US,
-	  .jitter_pct = 5,
-	  .ahead = 8,
-	  .call_ns = 5 * US},
-	 0.98},
+	 {.ranks = 2, .kernel_ns = 1000 * US, .kernels = 1, .collective_ns = 200 * US,
+	  .jitter_pct = 5, .ahead = 8, .call_ns = 5 * US}, 0.98},
 	{"eight ranks, hosts that stall",
-	 {.ranks = 8,
-	  .kernel_ns = 1000 * US,
-	  .kernels = 1,
-	  .collective_ns = 200 * US,
-	  .jitter_pct = 30,
-	  .ahead = 8,
-	  .call_ns = 5 * US,
-	  .stall_ns = 2000 * US},
-	 0.97},
+	 {.ranks = 8, .kernel_ns = 1000 * US, .kernels = 1, .collective_ns = 200 * US,
+	  .jitter_pct = 30, .ahead = 8, .call_ns = 5 * US, .stall_ns = 2000 * US}, 0.97},
 	{"short kernels",
-	 {.ranks = 2,
-	  .kernel_ns = 50 * US,
-	  .kernels = 1,
-	  .collective_ns = 60 * US,
-	  .jitter_pct = 30,
-	  .ahead = 8,
-	  .call_ns = 5 * US},
-	 0.97},
+	 {.ranks = 2, .kernel_ns = 50 * US, .kernels = 1, .collective_ns = 60 * US,
+	  .jitter_pct = 30, .ahead = 8, .call_ns = 5 * US}, 0.97},
 	{"eight ranks, short kernels, hosts that stall",
-	 {.ranks = 8,
-	  .kernel_ns = 50 * US,
-	  .kernels = 1,
-	  .collective_ns = 60 * US,
-	  .jitter_pct = 30,
-	  .ahead = 8,
-	  .call_ns = 5 * US,
-	  .stall_ns = 500 * US},
-	 0.93},
+	 {.ranks = 8, .kernel_ns = 50 * US, .kernels = 1, .collective_ns = 60 * US,
+	  .jitter_pct = 30, .ahead = 8, .call_ns = 5 * US, .stall_ns = 500 * US}, 0.93},
 	{"many kernels to a collective",
-	 {.ranks = 2,
-	  .kernel_ns = 30 * US,
-	  .kernels = 100,
-	  .collective_ns = 200 * US,
-	  .jitter_pct = 30,
-	  .ahead = 4,
-	  .call_ns = 10 * US,
-	  .stall_ns = 100 * US},
-	 0.97},
+	 {.ranks = 2, .kernel_ns = 30 * US, .kernels = 100, .collective_ns = 200 * US,
+	  .jitter_pct = 30, .ahead = 4, .call_ns = 10 * US, .stall_ns = 100 * US}, 0.97},
 	{"a host far ahead",
-	 {.ranks = 2,
-	  .kernel_ns = 30 * US,
-	  .kernels = 30,
-	  .collective_ns = 200 * US,
-	  .jitter_pct = 30,
-	  .ahead = 64,
-	  .call_ns = 5 * US},
-	 0.95},
+	 {.ranks = 2, .kernel_ns = 30 * US, .kernels = 30, .collective_ns = 200 * US,
+	  .jitter_pct = 30, .ahead = 64, .call_ns = 5 * US}, 0.95},
 	{"a host that waits for each step",
-	 {.ranks = 2,
-	  .kernel_ns = 30 * US,
-	  .kernels = 100,
-	  .collective_ns = 200 * US,
-	  .jitter_pct = 30,
-	  .ahead = 1,
-	  .call_ns = 10 * US,
-	  .stall_ns = 100 * US},
-	 0.97},
+	 {.ranks = 2, .kernel_ns = 30 * US, .kernels = 100, .collective_ns = 200 * US,
+	  .jitter_pct = 30, .ahead = 1, .call_ns = 10 * US, .stall_ns = 100 * US}, 0.97},
 	{"hosts slower than their devices",
-	 {.ranks = 2,
-	  .kernel_ns = 10 * US,
-	  .kernels = 20,
-	  .collective_ns = 50 * US,
-	  .jitter_pct = 30,
-	  .ahead = 4,
-	  .call_ns = 20 * US,
-	  .stall_ns = 100 * US},
-	 1.1},
+	 {.ranks = 2, .kernel_ns = 10 * US, .kernels = 20, .collective_ns = 50 * US,
+	  .jitter_pct = 30, .ahead = 4, .call_ns = 20 * US, .stall_ns = 100 * US}, 1.1},
 	{"slow hosts, four ranks",
-	 {.ranks = 4,
-	  .kernel_ns = 60 * US,
-	  .kernels = 20,
-	  .collective_ns = 300 * US,
-	  .jitter_pct = 30,
-	  .ahead = 4,
-	  .call_ns = 80 * US,
-	  .stall_ns = 1000 * US},
-	 0.98},
+	 {.ranks = 4, .kernel_ns = 60 * US, .kernels = 20, .collective_ns = 300 * US,
+	  .jitter_pct = 30, .ahead = 4, .call_ns = 80 * US, .stall_ns = 1000 * US}, 0.98},
 	{"long kernels",
-	 {.ranks = 2,
-	  .kernel_ns = 10 * MS,
-	  .kernels = 3,
-	  .collective_ns = 5 * MS,
-	  .jitter_pct = 30,
-	  .ahead = 4,
-	  .call_ns = 20 * US,
-	  .stall_ns = 100 * US},
-	 0.95},
+	 {.ranks = 2, .kernel_ns = 10 * MS, .kernels = 3, .collective_ns = 5 * MS,
+	  .jitter_pct = 30, .ahead = 4, .call_ns = 20 * US, .stall_ns = 100 * US}, 0.95},
 	{"a rank with more kernels",
-	 {.ranks = 2,
-	  .kernel_ns = 30 * US,
-	  .kernels = 60,
-	  .more = 6,
-	  .collective_ns = 200 * US,
-	  .jitter_pct = 10,
-	  .ahead = 8,
-	  .call_ns = 10 * US,
-	  .stall_ns = 100 * US},
-	 0.95},
+	 {.ranks = 2, .kernel_ns = 30 * US, .kernels = 60, .more = 6,
+	  .collective_ns = 200 * US, .jitter_pct = 10, .ahead = 8, .call_ns = 10 * US,
+	  .stall_ns = 100 * US}, 0.95},
 	{"training with hosts that run ahead by chance",
-	 {.ranks = 4,
-	  .kernel_ns = 30 * US,
-	  .kernels = 40,
-	  .collective_ns = 300 * US,
-	  .jitter_pct = 30,
-	  .ahead = 16,
-	  .call_ns = 25 * US,
-	  .stall_ns = 3000 * US},
-	 0.95},
+	 {.ranks = 4, .kernel_ns = 30 * US, .kernels = 40, .collective_ns = 300 * US,
+	  .jitter_pct = 30, .ahead = 16, .call_ns = 25 * US, .stall_ns = 3000 * US}, 0.95},
 	{"ranks that do not wait for each other",
-	 {.ranks = 2,
-	  .kernel_ns = 1 * MS,
-	  .kernels = 1,
-	  .collective_ns = 200 * US,
-	  .jitter_pct = 30,
-	  .ahead = 8,
-	  .call_ns = 5 * US,
-	  .apart = true},
-	 0.95},
+	 {.ranks = 2, .kernel_ns = 1 * MS, .kernels = 1, .collective_ns = 200 * US,
+	  .jitter_pct = 30, .ahead = 8, .call_ns = 5 * US, .apart = true}, 0.95},
 	{"four such ranks, long kernels",
-	 {.ranks = 4,
-	  .kernel_ns = 10 * MS,
-	  .kernels = 1,
-	  .collective_ns = 200 * US,
-	  .jitter_pct = 30,
-	  .ahead = 8,
-	  .call_ns = 5 * US,
-	  .apart = true},
-	 0.93},
+	 {.ranks = 4, .kernel_ns = 10 * MS, .kernels = 1, .collective_ns = 200 * US,
+	  .jitter_pct = 30, .ahead = 8, .call_ns = 5 * US, .apart = true}, 0.93},
+	/* clang-format on */
 };
 
 /* The most steps, as a percentage of bare's, of a job whose devices have their quota: a job that
@@ -157,46 +64,28 @@ static double most_of(unsigned pct)
 	return (pct + 2.5) * 100 / bare_busy;
 }
 
-/* Prints what the job gets; whether that is within the row's bounds. */
-static bool is_within(const struct row *row, unsigned pct)
+/* The same with one slice, and with a slice for each rank. */
+static void assert_gets(const struct row *row, unsigned pct, bool joint)
 {
 	struct job job = row->job;
 	double busy, got;
 
 	job.pct = pct;
+	job.joint = joint;
 	got = share(job, &busy);
-	print_message("%s, quota %u: %.1f %% of bare, busy %.1f %%, closing %.1f %%\n", row->what,
-		      pct, got, busy, (double)closing_ns / 1e8);
-	return got >= row->least * pct && got <= most_of(pct) && busy <= pct + 2;
+	print_message("quota %u%s: %.1f %% of bare, busy %.1f %%, closing %.1f %%\n", pct,
+		      joint ? ", slices of their own" : "", got, busy, (double)closing_ns / 1e8);
+	assert_true(got >= row->least * pct);
+	assert_true(got <= most_of(pct));
+	assert_true(busy <= pct + (joint ? 2.5 : 2));
 }
 
-UNIT_TEST_ALONE(test_shares)
+UNIT_ROWS(rows)
 {
-	static const unsigned pcts[] = {30, 50, 80};
-	unsigned beyond = 0;
-
-	for (unsigned i = 0; i < sizeof(rows) / sizeof(*rows); i++)
-		for (unsigned k = 0; k < 3; k++)
-			beyond += !is_within(&rows[i], pcts[k]);
-	print_message("beyond their bounds: %u\n", beyond);
-	assert_int_equal(beyond, 0);
-}
-
-/* The rows' jobs with a slice for each rank. */
-UNIT_TEST_ALONE(test_joint_shares)
-{
-	for (unsigned i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
-		struct job job = rows[i].job;
-		double busy, got;
-
-		job.joint = true;
-		job.pct = 50;
-		got = share(job, &busy);
-		print_message("%s, slices of their own: %.1f %% of bare, busy %.1f %%\n",
-			      rows[i].what, got, busy);
-		if (got < rows[i].least * 50 || got > most_of(50) || busy > 52.5)
-			fail_msg("%s, slices of their own", rows[i].what);
-	}
+	assert_gets(row, 30, false);
+	assert_gets(row, 50, false);
+	assert_gets(row, 80, false);
+	assert_gets(row, 50, true);
 }
 
 /* Of slices with different quotas in one gang, the scarcest quota holds for all. */
@@ -234,13 +123,24 @@ static const struct job usual = {.ranks = 2,
 				 .ahead = 8,
 				 .call_ns = 5 * US};
 
+static int begin_usual(void **state)
+{
+	(void)state;
+	begin(&usual);
+	return 0;
+}
+
+#undef UNIT_SET_UP
+#undef UNIT_TEAR_DOWN
+#define UNIT_SET_UP    begin_usual
+#define UNIT_TEAR_DOWN NULL
+
 /* A rank that pauses holds its peer up as it does without a quota, and the peer's spinning is
  * charged: the gang catches up with what the quota leaves. */
-UNIT_TEST_ALONE(test_late_rank)
+UNIT_TEST(test_late_rank)
 {
 	double part;
 
-	begin(&usual);
 	for (unsigned i = 0; i < 20; i++) {
 		run(&usual, 200 * MS);
 		ranks[1].stopped = true;
@@ -255,11 +155,10 @@ UNIT_TEST_ALONE(test_late_rank)
 
 /* A rank that is stopped for long counts as idle after GANG_STALE_NS, whatever its device does; and
  * behind the stop the gang pays no more than GANG_DEBT_NS. */
-UNIT_TEST_ALONE(test_stopped_rank)
+UNIT_TEST(test_stopped_rank)
 {
 	uint32_t done;
 
-	begin(&usual);
 	run(&usual, 1 * NS_PER_S);
 	ranks[1].stopped = true;
 	run(&usual, 10 * NS_PER_S);
@@ -272,7 +171,7 @@ UNIT_TEST_ALONE(test_stopped_rank)
 }
 
 /* Of a rank that is dead nothing is in flight, and its entry is another's. */
-UNIT_TEST_ALONE(test_dead_rank)
+UNIT_TEST(test_dead_rank)
 {
 	struct job alone = usual;
 
@@ -308,9 +207,8 @@ static uint64_t ask_as(unsigned rank, int64_t level_ns, bool in_flight)
 	return gang_ask(&gangs[rank], &ranks[rank].self, &sight, now_ns);
 }
 
-UNIT_TEST_ALONE(test_open)
+UNIT_TEST(test_open)
 {
-	begin(&usual);
 	assert_int_equal(ask_as(0, 0, false), 0);
 	assert_int_equal(ask_as(0, GANG_SHUT_NS + 1, true), 0);
 	assert_false(gang_is_shut(&gangs[0]));
@@ -318,9 +216,8 @@ UNIT_TEST_ALONE(test_open)
 
 /* A member whose device is at work waits; one whose device is idle goes on after the grace; and no
  * member goes once all are idle, until the scarcest bucket has recovered. */
-UNIT_TEST_ALONE(test_closing)
+UNIT_TEST(test_closing)
 {
-	begin(&usual);
 	ask_as(1, 0, true);
 	assert_int_not_equal(ask_as(0, GANG_SHUT_NS, true), 0);
 	assert_true(gang_is_shut(&gangs[0]));
@@ -339,9 +236,8 @@ UNIT_TEST_ALONE(test_closing)
 }
 
 /* A thread that serves two devices may have to launch to the one that is at work first. */
-UNIT_TEST_ALONE(test_patience)
+UNIT_TEST(test_patience)
 {
-	begin(&usual);
 	ask_as(1, 0, true);
 	assert_int_not_equal(ask_as(0, GANG_SHUT_NS, true), 0);
 	now_ns += GANG_PATIENCE_NS - 1;
@@ -356,13 +252,11 @@ UNIT_TEST_ALONE(test_patience)
 
 /* The gang's time is that in which any member has work in flight, once however many have. A device
  * pays for the time in which it has some. */
-UNIT_TEST_ALONE(test_time)
+UNIT_TEST(test_time)
 {
-	uint64_t began_ns;
+	uint64_t began_ns = now_ns;
 
-	begin(&usual);
 	gang_count(&gangs[0], now_ns);
-	began_ns = now_ns;
 	gang_is_busy(&gangs[0], &ranks[0].self, now_ns += 1 * MS);
 	gang_is_busy(&gangs[0], &ranks[1].self, now_ns += 1 * MS);
 	gang_is_idle(&gangs[0], &ranks[0].self, now_ns + 1 * MS, now_ns + 2 * MS);
@@ -385,12 +279,10 @@ static void count_for(uint64_t ns)
 }
 
 /* What others charged beyond the most debt was not charged, and is not given back. */
-UNIT_TEST_ALONE(test_no_credit_from_the_most_debt)
+UNIT_TEST(test_no_credit_from_the_most_debt)
 {
-	uint64_t began_ns;
+	uint64_t began_ns = now_ns;
 
-	begin(&usual);
-	began_ns = now_ns;
 	count_for(990 * MS);
 	assert_int_equal(devices[0].bucket.charged, -GANG_DEBT_NS);
 	gang_is_idle(&gangs[0], &ranks[0].self, began_ns + 450 * MS, now_ns);
@@ -400,12 +292,10 @@ UNIT_TEST_ALONE(test_no_credit_from_the_most_debt)
 
 /* The device began the work later than the host: it had ended before the last look, which found it
  * in flight. */
-UNIT_TEST_ALONE(test_ended_before_the_last_look)
+UNIT_TEST(test_ended_before_the_last_look)
 {
-	uint64_t began_ns;
+	uint64_t began_ns = now_ns;
 
-	begin(&usual);
-	began_ns = now_ns;
 	count_for(10 * MS);
 	gang_is_busy(&gangs[0], &ranks[0].self, now_ns);
 	gang_count(&gangs[1], now_ns += 1 * MS);
@@ -414,12 +304,11 @@ UNIT_TEST_ALONE(test_ended_before_the_last_look)
 }
 
 /* What the bucket is charged meanwhile for work outside the gang is not given back. */
-UNIT_TEST_ALONE(test_charges_of_others)
+UNIT_TEST(test_charges_of_others)
 {
-	uint64_t began_ns;
+	uint64_t began_ns = now_ns;
 
-	begin(&usual);
-	gang_count(&gangs[0], began_ns = now_ns);
+	gang_count(&gangs[0], now_ns);
 	gang_is_busy(&gangs[0], &ranks[0].self, now_ns);
 	devices[0].bucket.charged += (int64_t)(50 * MS);
 	now_ns += 100 * MS;
@@ -429,13 +318,12 @@ UNIT_TEST_ALONE(test_charges_of_others)
 
 /* Two members on one device. The first one's end is seen while the second works: what the first got
  * back is not charged to the second. */
-UNIT_TEST_ALONE(test_two_on_a_device)
+UNIT_TEST(test_two_on_a_device)
 {
 	struct gang_member second = {.entry = NULL};
-	uint64_t began_ns;
+	uint64_t began_ns = now_ns;
 
-	begin(&usual);
-	gang_count(&gangs[0], began_ns = now_ns);
+	gang_count(&gangs[0], now_ns);
 	assert_true(gang_join(&gangs[0], &second, 3, 0));
 	gang_is_busy(&gangs[0], &ranks[0].self, now_ns);
 	gang_is_busy(&gangs[0], &second, began_ns + 5 * MS);
@@ -445,28 +333,31 @@ UNIT_TEST_ALONE(test_two_on_a_device)
 }
 
 /* A member that was not seen for GANG_STALE_NS pays what nobody has paid, and gets nothing back. */
-UNIT_TEST_ALONE(test_late)
-{
-	for (unsigned counted = 0; counted < 2; counted++) {
-		uint64_t began_ns;
+static const struct {
+	const char *name;
+	bool counted;
+	int64_t charged_ns;
+} late[] = {{"a late member pays", false, 5 * MS},
+	    {"a late member gets nothing back", true, -GANG_DEBT_NS}};
 
-		begin(&usual);
-		gang_count(&gangs[0], began_ns = now_ns);
-		gang_is_busy(&gangs[0], &ranks[0].self, now_ns);
-		now_ns += 990 * MS;
-		if (counted)
-			gang_count(&gangs[1], now_ns);
-		now_ns += 210 * MS;
-		gang_is_idle(&gangs[0], &ranks[0].self, began_ns + 5 * MS, now_ns);
-		assert_int_equal(devices[0].bucket.charged, counted ? -GANG_DEBT_NS : 5 * MS);
-		assert_int_equal(words.member[0].in_flight, 0);
-	}
+UNIT_ROWS(late)
+{
+	uint64_t began_ns = now_ns;
+
+	gang_count(&gangs[0], now_ns);
+	gang_is_busy(&gangs[0], &ranks[0].self, now_ns);
+	now_ns += 990 * MS;
+	if (row->counted)
+		gang_count(&gangs[1], now_ns);
+	now_ns += 210 * MS;
+	gang_is_idle(&gangs[0], &ranks[0].self, began_ns + 5 * MS, now_ns);
+	assert_int_equal(devices[0].bucket.charged, row->charged_ns);
+	assert_int_equal(words.member[0].in_flight, 0);
 }
 
 /* A device whose entry is gone gets back no more than the time since its work ended. */
-UNIT_TEST_ALONE(test_entry_is_gone)
+UNIT_TEST(test_entry_is_gone)
 {
-	begin(&usual);
 	count_for(100 * MS);
 	words.member[0].owner = 0;
 	gang_is_idle(&gangs[0], &ranks[0].self, now_ns - 10 * MS, now_ns);
@@ -474,11 +365,10 @@ UNIT_TEST_ALONE(test_entry_is_gone)
 }
 
 /* A device that joins later is charged neither for what was before, nor for what others do. */
-UNIT_TEST_ALONE(test_join)
+UNIT_TEST(test_join)
 {
 	struct gang_member self = {.entry = NULL};
 
-	begin(&usual);
 	run(&usual, 100 * MS);
 	assert_true(words.group.used_ns > 0);
 	assert_true(gang_join(&gangs[0], &self, 3, 2));
@@ -490,9 +380,8 @@ UNIT_TEST_ALONE(test_join)
 
 /* A gang that its second last member left shut throttles nobody: it is open for the next member,
  * and the time between counts as throttled for nobody. */
-UNIT_TEST_ALONE(test_next_gang_is_open)
+UNIT_TEST(test_next_gang_is_open)
 {
-	begin(&usual);
 	assert_int_not_equal(ask_as(0, GANG_SHUT_NS, false), 0);
 	assert_true(gang_is_shut(&gangs[0]));
 	gang_leave(&ranks[1].self);
@@ -507,7 +396,7 @@ UNIT_TEST_ALONE(test_next_gang_is_open)
 
 /* Members of several slices: each process charges its own slice's device, once however many
  * members of the slice there are, and counts for how long that was throttled. */
-UNIT_TEST_ALONE(test_joint_devices)
+UNIT_TEST(test_joint_devices)
 {
 	struct job job = usual;
 	struct gang_member second = {.entry = NULL};
@@ -549,7 +438,7 @@ UNIT_TEST_ALONE(test_joint_devices)
 }
 
 /* A slice that leaves and joins again is not charged for the time between. */
-UNIT_TEST_ALONE(test_joint_again)
+UNIT_TEST(test_joint_again)
 {
 	struct job job = usual;
 	int64_t before_ns;

@@ -124,7 +124,6 @@ UNIT_TEST(test_no_longer_beside)
 		pass(20000);
 	}
 	assert_share("alone again, charged", 100 * charged_since(&then), 100, 5, 5);
-	left();
 }
 
 /* Nor where the host sometimes is back from a wait only after the device was through with all: when
@@ -188,7 +187,6 @@ UNIT_TEST(test_slow_records)
 	}
 	assert_share("charged where records are slow", 100 * charged_since(&then), 100, 0.5, 0.5);
 	call_ns = CALL_NS;
-	left();
 }
 
 /* Also where launches come no faster than the device works on them, and it always has some
@@ -249,7 +247,6 @@ UNIT_TEST(test_gaps_are_not_late)
 		pass(3 * MS);
 	}
 	call_ns = CALL_NS;
-	left();
 }
 
 /* A kernel that runs on in another stream says nothing of what is behind it. */
@@ -279,5 +276,4 @@ UNIT_TEST(test_running_on_beside)
 	harness_note("running on beside: %.2f of 30", share);
 	assert_share("running on beside", share, 30, 3, 3);
 	call_ns = CALL_NS;
-	left();
 }

@@ -29,20 +29,29 @@ static void attach(struct region *to)
 	pace_attach(to, quotas, PACE_RULE_SWITCH, NULL);
 }
 
-static void joined(void)
+static int begin(void **state)
 {
+	if (place_make(state))
+		return -1;
 	region = (struct region)REGION_CLOSED;
 	claim(&region);
 	hami = &region.file->hami;
 	pace_forget();
 	attach(&region);
+	return 0;
 }
 
-static void left(void)
+static int end(void **state)
 {
 	pace_forget();
 	region_close(&region);
+	return place_remove(state);
 }
+
+#undef UNIT_SET_UP
+#undef UNIT_TEAR_DOWN
+#define UNIT_SET_UP    begin
+#define UNIT_TEAR_DOWN end
 
 static void tick(void)
 {
@@ -86,12 +95,10 @@ UNIT_TEST(test_of_no_slice)
 
 UNIT_TEST(test_open)
 {
-	joined();
 	assert_true(let_through() > LAUNCHES / 2);
 	assert_int_equal(PEEK(hami->recent_kernel), 2);
 	attach(&region); /* once more changes nothing */
 	assert_true(let_through() > LAUNCHES / 2);
-	left();
 }
 
 /* However the launches come, one in 64 looks at the clock. */
@@ -99,21 +106,18 @@ UNIT_TEST(test_looks)
 {
 	unsigned unseen = 0;
 
-	joined();
 	for (int i = 0; i < LAUNCHES; i++) {
 		unseen = pace_is_open() ? unseen + 1 : 0;
 		assert_true(unseen < 64);
 		if (!unseen)
 			assert_int_equal(pace_ask(), 0);
 	}
-	left();
 }
 
 UNIT_TEST(test_counted_down)
 {
 	static const int32_t counts[] = {1, 0, 3, INT32_MAX};
 
-	joined();
 	assert_int_equal(launch(), 0);
 	for (size_t i = 0; i < sizeof(counts) / sizeof(*counts); i++) {
 		POKE(hami->recent_kernel, counts[i]);
@@ -121,14 +125,12 @@ UNIT_TEST(test_counted_down)
 		assert_int_equal(pace_ask(), 0);
 		assert_int_equal(PEEK(hami->recent_kernel), 2);
 	}
-	left();
 }
 
 UNIT_TEST(test_blocked)
 {
 	static const int32_t blocks[] = {-1, -2, INT32_MIN};
 
-	joined();
 	for (size_t i = 0; i < sizeof(blocks) / sizeof(*blocks); i++) {
 		assert_int_equal(launch(), 0);
 		POKE(hami->recent_kernel, blocks[i]);
@@ -139,7 +141,6 @@ UNIT_TEST(test_blocked)
 		assert_int_equal(launch(), 0);
 		assert_int_equal(PEEK(hami->recent_kernel), 2);
 	}
-	left();
 }
 
 /* Nothing of it is work, to the monitor. */
@@ -147,7 +148,6 @@ UNIT_TEST(test_suspended)
 {
 	int64_t now;
 
-	joined();
 	assert_int_equal(launch(), 0);
 	POKE(*own_status(), VGPU_SLOT_SUSPENDED);
 	POKE(hami->recent_kernel, 1);
@@ -164,18 +164,15 @@ UNIT_TEST(test_suspended)
 	assert_int_equal(launch(), 0);
 	assert_int_equal(PEEK(hami->recent_kernel), 2);
 	assert_true(PEEK(hami->last_kernel_time) >= now - 2);
-	left();
 }
 
 /* Other slots' status is not ours. */
 UNIT_TEST(test_others_suspended)
 {
-	joined();
 	assert_int_equal(launch(), 0);
 	POKE(hami->slots[region.slot + 1].status, VGPU_SLOT_SUSPENDED);
 	assert_true(let_through() > LAUNCHES / 2);
 	POKE(hami->slots[region.slot + 1].status, VGPU_SLOT_FREE);
-	left();
 }
 
 /* -- the time -- */
@@ -204,20 +201,17 @@ UNIT_TEST(test_time)
 {
 	static const uint64_t pauses[] = {0, 2 * NS_PER_MS, 300 * NS_PER_MS};
 
-	joined();
 	for (size_t i = 0; i < sizeof(pauses) / sizeof(*pauses); i++) {
 		pace_waited(); /* the pace changes */
 		POKE(hami->last_kernel_time, 0);
 		launch_for(NS_PER_S * 7 / 10, pauses[i]);
 		shows_time();
 	}
-	left();
 }
 
 /* The first launch after a wait for work is shown. */
 UNIT_TEST(test_time_after_waiting)
 {
-	joined();
 	launch_for(NS_PER_S / 10, 0); /* so that looks are rare */
 	POKE(hami->last_kernel_time, 0);
 	sys_sleep_ns(NS_PER_S / 2);
@@ -225,7 +219,6 @@ UNIT_TEST(test_time_after_waiting)
 	launched_s = (int64_t)time(NULL);
 	assert_int_equal(launch(), 0);
 	shows_time();
-	left();
 }
 
 /* -- waiting -- */
@@ -275,7 +268,6 @@ UNIT_TEST(test_waits)
 {
 	struct waiter a, b;
 
-	joined();
 	POKE(*own_status(), VGPU_SLOT_SUSPENDED);
 	begin_wait(&a);
 	begin_wait(&b);
@@ -289,7 +281,6 @@ UNIT_TEST(test_waits)
 	ends(&b, 0);
 	assert_int_equal(PEEK(hami->recent_kernel), 2);
 	assert_int_equal(pace_wait(), 0);
-	left();
 }
 
 /* Nobody would ever change the words of a region that is lost. */
@@ -313,25 +304,26 @@ static void written_over(const char *path)
 	close(fd);
 }
 
-UNIT_TEST(test_lost)
+static const struct {
+	const char *name;
+	void (*way)(const char *path);
+	int error;
+} losses[] = {{"deleted", deleted, -ESTALE},
+	      {"truncated", truncated, -EUCLEAN},
+	      {"written over", written_over, -EUCLEAN}};
+
+UNIT_ROWS(losses)
 {
-	static void (*const ways[])(const char *) = {deleted, truncated, written_over};
-	static const int errors[] = {-ESTALE, -EUCLEAN, -EUCLEAN};
 	struct waiter waiter;
 
-	for (size_t i = 0; i < sizeof(ways) / sizeof(*ways); i++) {
-		unlink(here.path);
-		joined();
-		POKE(hami->recent_kernel, -1);
-		begin_wait(&waiter);
-		still_waits(&waiter);
-		ways[i](here.path);
-		ends(&waiter, errors[i]);
-		for (int n = 0; n < LAUNCHES; n++)
-			assert_int_equal(launch(), errors[i]);
-		assert_int_equal(pace_wait(), errors[i]);
-		left();
-	}
+	POKE(hami->recent_kernel, -1);
+	begin_wait(&waiter);
+	still_waits(&waiter);
+	row->way(here.path);
+	ends(&waiter, row->error);
+	for (int n = 0; n < LAUNCHES; n++)
+		assert_int_equal(launch(), row->error);
+	assert_int_equal(pace_wait(), row->error);
 }
 
 /* One that launches fast, and never waits, is told as well. */
@@ -339,13 +331,11 @@ UNIT_TEST(test_lost_while_open)
 {
 	uint64_t end = clock_now_ns() + PATIENT;
 
-	joined();
 	launch_for(NS_PER_S / 10, 0);
 	deleted(here.path);
 	while (launch() == 0)
 		assert_true(clock_now_ns() < end);
 	assert_int_equal(launch(), -ESTALE);
-	left();
 }
 
 /* -- who has no slot -- */
@@ -355,7 +345,6 @@ UNIT_TEST(test_onlooker)
 	struct region view = REGION_CLOSED;
 	struct fault fault;
 
-	joined();
 	pace_forget();
 	assert_int_equal(region_view(here.path, &view, &fault), 0);
 	attach(&view);
@@ -363,7 +352,6 @@ UNIT_TEST(test_onlooker)
 	assert_true(let_through() > LAUNCHES / 2);
 	assert_int_equal(PEEK(hami->recent_kernel), -1);
 	region_close(&view);
-	left();
 }
 
 static void in_child(void *arg)
@@ -378,11 +366,9 @@ static void in_child(void *arg)
 
 UNIT_TEST(test_forked)
 {
-	joined();
 	assert_int_equal(launch(), 0);
 	POKE(hami->recent_kernel, -1);
 	assert_int_equal(reap_status(spawn(in_child, NULL)), 0);
 	assert_int_equal(launch(), -EAGAIN);
 	assert_int_equal(PEEK(hami->recent_kernel), -1);
-	left();
 }

@@ -45,7 +45,6 @@ UNIT_TEST(test_most_are_leased)
 		launch(&short_one);
 	assert_in_range(fake.leased, 20000 * 92 / 100, 20000 * 16 / 17 + 1);
 	assert_share("charged", 100 * charged_since(&then), 100, 2, 2);
-	left();
 }
 
 /* Of so many launches that are so far apart. level_ns: what is in the bucket. */
@@ -69,7 +68,6 @@ UNIT_TEST(test_rare)
 	assert_in_range(leased_at(200000, 1000, METER_CREDIT_NS * 3 / 2), 900,
 			985); /* 10 ms at a time */
 	assert_in_range(leased_at(400000, 1000, METER_CREDIT_NS * 3 / 2), 0, 2);
-	left();
 }
 
 /* In relaxed mode, leases are longer, and only pauses end them, not the clock's turn: also in a
@@ -88,7 +86,6 @@ UNIT_TEST(test_relaxed)
 	}
 	harness_note("in relaxed mode: %lu leased of 45000", (unsigned long)fake.leased);
 	assert_true(fake.leased > 45000 * 95 / 100);
-	left();
 }
 
 /* How many launches of that length go with one lease of a thread in relaxed mode. Of them no more
@@ -130,7 +127,6 @@ UNIT_TEST(test_goes_on)
 	assert_in_range(leased_in_a_row(SHORT_NS, 0), 128, 128);
 	assert_in_range(leased_in_a_row(SHORT_NS, UINT_MAX), 3 * 128, 3 * 128);
 	assert_in_range(leased_in_a_row(30000, UINT_MAX), 3 * 10, 3 * 17);
-	left();
 }
 
 UNIT_TEST(test_for_whom)
@@ -157,7 +153,6 @@ UNIT_TEST(test_for_whom)
 	assert_false(!pace_is_open() && is_leased_for(&own_default));
 	launch(&(struct kernel){.function = 8, .ns = 1000}); /* which nobody has seen */
 	assert_false(pace_has_lease());
-	left();
 }
 
 /* The longest kernel that goes with the lease of a thread that has launched so often, ns. */
@@ -195,7 +190,6 @@ UNIT_TEST(test_seniority)
 	assert_int_equal(longest_of(2100, BUCKET_FULL_NS), 480000);
 	assert_int_equal(longest_of(2100, 0), 240000);
 	assert_int_equal(longest_of(2100, BUCKET_SHUT_NS * 3 / 4), 0);
-	left();
 }
 
 /* The monitor's words hold at the next launch. */
@@ -215,7 +209,6 @@ UNIT_TEST(test_words)
 	assert_false(is_leased(&of_short));
 	hami->slots[region.slot].status = VGPU_SLOT_RUNNING;
 	assert_true(is_leased(&of_short));
-	left();
 }
 
 /* Who has waited for work asks. */
@@ -225,7 +218,6 @@ UNIT_TEST(test_waited)
 	until_leased();
 	pace_waited();
 	assert_false(is_leased(&of_short));
-	left();
 }
 
 /* Where the bucket is shut, everybody asks; and is charged what was leased. */
@@ -251,7 +243,6 @@ UNIT_TEST(test_shut)
 	assert_true(launch_timed(&long_one) > 50 * MS);
 	assert_true(bucket_of(0)->charged >=
 		    charged + 100 * (int64_t)MS + (int64_t)SHORT_NS * 3 / 2);
-	left();
 }
 
 /* While something that was waited for in vain is not over, each launch counts. */
@@ -269,7 +260,6 @@ UNIT_TEST(test_stuck)
 	for (unsigned i = 0; i < 100; i++)
 		launch(&short_one);
 	assert_int_equal(fake.leased, 0);
-	left();
 }
 
 /* A thread that paused has kept nobody busy meanwhile. */
@@ -284,7 +274,6 @@ UNIT_TEST(test_old)
 	pass(5 * NS_PER_S);
 	launch(&other);
 	assert_share("after a pause", share_of(&other, 1, NS_PER_S), 50, 2, 2);
-	left();
 }
 
 /* A forked child has none, and returns none. */
@@ -295,5 +284,4 @@ UNIT_TEST(test_forgotten)
 	pace_forget();
 	assert_false(pace_has_lease());
 	lease_return();
-	left();
 }

@@ -47,7 +47,6 @@ UNIT_TEST(test_wants_more)
 		}
 	}
 	assert_share("wants more", share_since(&then), 80, 2, 2);
-	left();
 }
 
 /* Bursts, and pauses in which nobody waits for anything: they are not charged, wherever in a burst
@@ -96,7 +95,6 @@ UNIT_TEST(test_streams_in_turns)
 	while (turn < 1000)
 		launch_each(others, 2, &turn);
 	assert_int_equal(fake.leased, 0);
-	left();
 }
 
 static unsigned samples_of(uint64_t function)
@@ -158,7 +156,6 @@ UNIT_TEST(test_grown_beside_others)
 		harness_note("beside others: %.2f of 60", share_since(&then));
 		assert_share("grown", share_since(&then), 60, 6, 6);
 	}
-	left();
 }
 
 /* A hundred times as long all at once: no more go before that is seen than if each had asked. */
@@ -174,7 +171,6 @@ UNIT_TEST(test_hundredfold)
 		launch(&kernel);
 		assert_true(fake.done_ns[0] < time_ns + 80 * MS);
 	}
-	left();
 }
 
 /* As all costs are, which are too high for what is shorter than its sample's events. */
@@ -193,5 +189,4 @@ UNIT_TEST(test_trimmed)
 	corrected = bucket_of(0)->corrected - corrected;
 	assert_true(fake.leased > 1000);
 	assert_true(corrected > -charged / 10 && corrected < charged / 10);
-	left();
 }

@@ -130,5 +130,4 @@ UNIT_TEST(test_threads_in_turns)
 		     charged_since(&then));
 	assert_share("threads in turns", share_since(&then), 65, 1, 1);
 	assert_share("charged", 100 * charged_since(&then), 100, 10, 5);
-	left();
 }

@@ -46,7 +46,6 @@ UNIT_TEST(test_members)
 	pace_join_gang(7);
 	pace_join_gang(-1);
 	assert_int_equal(words->group.members, 2);
-	left();
 }
 
 UNIT_TEST(test_policy_says_no)
@@ -96,7 +95,6 @@ UNIT_TEST(test_stalls_ask_nothing)
 		asked += fake.calls - before;
 	}
 	assert_int_equal(asked, 0);
-	left();
 }
 
 /* The driver is asked some times in a millisecond while the device is busy, however short launches
@@ -123,7 +121,6 @@ UNIT_TEST(test_seldom_asks)
 		      (double)calls / (double)launches, (double)marks / (double)launches);
 	assert_true(calls < launches * 50 / 100);
 	assert_true(marks < launches * 20 / 100);
-	left();
 }
 
 /* Nor is a program slowed that waits for each launch, or whose device is idle between launches: a
@@ -153,7 +150,6 @@ UNIT_TEST(test_seldom_measures)
 		      (double)calls / (double)launches, (double)elapsed / (double)launches);
 	assert_true(calls < launches * 4);
 	assert_true(elapsed < launches * 20 / 100);
-	left();
 }
 
 /* What is paced by a device's own costs: a gang of one member. */
@@ -166,7 +162,6 @@ UNIT_TEST(test_one_member_is_no_gang)
 	pace_join_gang(0);
 	assert_share("a member alone", share_of(&kernel, 1, NS_PER_S), 50, 1, 1);
 	assert_int_equal(words->group.used_ns, 0);
-	left();
 }
 
 static void join_second(void)
@@ -190,7 +185,6 @@ UNIT_TEST(test_gang_begins_during_a_wait)
 	at_time(time_ns + 10 * MS, join_second);
 	assert_int_equal(launch(&kernel), 0);
 	assert_in_range(time_ns - began_ns, 10 * MS, 35 * MS);
-	left();
 }
 
 static const unsigned quotas[] = {10, 30, 50, 80};
@@ -325,5 +319,4 @@ UNIT_TEST(test_stopped_as_it_launches)
 	pass(1000 * NS_PER_S);
 	launch_on(0, 1 * NS_PER_US);
 	assert_in_range(words->group.used_ns, 5 * NS_PER_S, 11 * NS_PER_S);
-	left();
 }

@@ -114,7 +114,6 @@ UNIT_TEST(test_looks_between)
 		assert_int_equal(words->member[0].in_flight, 0);
 	}
 	assert_true(words->group.used_ns > 399 * MS && words->group.used_ns < 401 * MS);
-	left();
 }
 
 /* A launch that the driver refuses leaves nothing in flight. */
@@ -132,7 +131,6 @@ UNIT_TEST(test_refused)
 	pace_waited();
 	assert_int_equal(words->member[0].in_flight, 0);
 	assert_true(words->group.used_ns < 1 * MS);
-	left();
 }
 
 static void launch_beside(void)
@@ -156,7 +154,6 @@ UNIT_TEST(test_kept_at_begin)
 	synchronise_stream(0);
 	synchronise_stream(1);
 	assert_int_equal(words->member[0].in_flight, 0);
-	left();
 }
 
 /* What the gang has charged is in no window of the time before or behind it. */
@@ -262,5 +259,4 @@ UNIT_TEST(test_lifted)
 	words->member[1].ready = time_ns + 100 * NS_PER_S;
 	launch_on(0, 1 * MS);
 	assert_in_range(time_ns - began_ns, 50 * MS, 80 * MS);
-	left();
 }

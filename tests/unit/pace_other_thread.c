@@ -31,7 +31,6 @@ UNIT_TEST(test_others_wait)
 		pthread_join(other, NULL);
 	}
 	assert_share("others wait, charged", 100 * charged_since(&then), 100, 2, 2);
-	left();
 }
 
 static void *launch_long(void *unused)
@@ -73,5 +72,4 @@ UNIT_TEST(test_copy_and_other)
 			then = sums_now();
 	}
 	assert_share("copy and other", share_since(&then), 30, 1.5, 1.5);
-	left();
 }

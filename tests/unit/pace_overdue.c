@@ -50,7 +50,6 @@ UNIT_TEST(test_patience)
 	assert_in_range(launch_timed(&endless), 0, MS);
 	assert_in_range(launch_timed(&endless), ALIKE_NS * 2, ALIKE_NS * 2 + 10 * MS);
 	assert_in_range(launch_timed(&others[0]), ALIKE_NS / 2, ALIKE_NS * 4);
-	left();
 }
 
 /* Each kernel is a new one, and takes longer than anybody waits: ever fewer are on their way. */
@@ -68,7 +67,6 @@ UNIT_TEST(test_patience_grows)
 	}
 	assert_share("patient", 100.0 * (double)fake.busy_ns[0] / (double)(time_ns - began_ns), 50,
 		     2, 8);
-	left();
 }
 
 /* A kernel that ends when the one behind it is launched: ever less is waited for it. */
@@ -89,7 +87,6 @@ UNIT_TEST(test_patience_shrinks)
 		pass(NS_PER_S / 2);
 	}
 	assert_true(waited_ns <= PATIENT_NS / 2 + MS);
-	left();
 }
 
 /* The same one again and again, as with tuners that time what comes behind it: the time that it was
@@ -110,7 +107,6 @@ UNIT_TEST(test_waiting_is_no_cost)
 		released(0, 0);
 		pass(MS);
 	}
-	left();
 }
 
 /* As JAX times what it may choose from: behind a kernel that spins until all is there, or for
@@ -224,7 +220,6 @@ UNIT_TEST(test_waiting_is_over)
 	fake.fences = 0;
 	share_of(two, 2, NS_PER_S);
 	assert_true(fake.fences > 20); /* none while anything is stuck */
-	left();
 }
 
 /* A known kernel that takes a thousand times as long as ever: some are on their way by then, and
@@ -247,7 +242,6 @@ UNIT_TEST(test_late_is_waited_for)
 	assert_share("late",
 		     100.0 * (double)(fake.busy_ns[0] - busy_ns) / (double)(time_ns - began_ns), 50,
 		     8, 4);
-	left();
 }
 
 /* What took turns in two streams takes much longer: work is given up in which several windows are,
@@ -287,7 +281,6 @@ UNIT_TEST(test_nothing_stays_paid)
 	assert_true(bucket_level(bucket_of(0)) < level_ns - (int64_t)KNOWN_NS / 4);
 	pace_end_context(&context_a);
 	assert_true(bucket_level(bucket_of(0)) > level_ns - (int64_t)KNOWN_NS / 4);
-	left();
 }
 
 /* What one function of two lengths gets of the device in streams that take turns, so that its cost
@@ -317,7 +310,6 @@ UNIT_TEST(test_unmeasured_is_held)
 {
 	joined(30);
 	assert_share("unmeasured", share_of_mixture(2000, 1024000, 0), 30, 2, 2);
-	left();
 }
 
 /* What nobody knows is in no window, nor are they lost for that; and for what is before it, it is
@@ -329,7 +321,6 @@ UNIT_TEST(test_unknown_among_known)
 	left();
 	joined(80);
 	assert_share("one in a hundred", share_of_mixture(8000, 320000, 100), 80, 4, 2);
-	left();
 }
 
 /* As long as there is something known before it, which takes its time, and then as long as ever. */
@@ -351,7 +342,6 @@ UNIT_TEST(test_unknown_behind_known)
 	assert_true(end_ns > time_ns + 50 * MS);
 	launch_timed(&short_one);
 	assert_in_range(time_ns, end_ns, end_ns + 200 * MS);
-	left();
 }
 
 /* Nor for ever: where all that is under way never ends, that is waited for once. */
@@ -373,5 +363,4 @@ UNIT_TEST(test_unmeasured_goes)
 	for (unsigned i = 0; i < 1000; i++)
 		launch_timed(&other);
 	assert_true(time_ns - began_ns < 2 * NS_PER_S);
-	left();
 }

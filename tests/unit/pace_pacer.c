@@ -280,7 +280,6 @@ UNIT_TEST(test_unlike_beside_others)
 	share = share_of(kernels, 2, 5 * NS_PER_S);
 	harness_note("unlike, beside others: %.2f of 10", share);
 	assert_true(share < 50);
-	left();
 }
 
 /* Now and then an idle device reaches an event late, as on a machine that does much else. That is
@@ -333,7 +332,6 @@ UNIT_TEST(test_one_far_off)
 		assert_int_equal(launch(&usual), 0);
 		assert_true(fake.done_ns[0] < time_ns + 15 * MS);
 	}
-	left();
 }
 
 /* However many kinds of kernels there are: each call takes a thousandth of a millisecond, about. Of
@@ -417,7 +415,6 @@ UNIT_TEST(test_fewer_calls_where_idle)
 	calls = (double)fake.calls / 1000;
 	harness_note("in relaxed mode, mostly idle: %.2f calls a ms", calls);
 	assert_true(calls < 2.9);
-	left();
 }
 
 /* And then takes ten times as long for everything: within a second it is held to its quota. */

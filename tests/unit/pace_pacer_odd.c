@@ -61,7 +61,6 @@ UNIT_TEST(test_not_submitted)
 	assert_int_equal(bucket_of(0)->charged, 0);
 	assert_int_equal(bucket_of(0)->corrected, 0);
 	assert_share("afterwards", share_of(&short_one, 1, 2 * NS_PER_S), 50, 6, 3);
-	left();
 }
 
 /* -- contexts --------------------------------------------------------------------------------- */
@@ -96,7 +95,6 @@ UNIT_TEST(test_contexts_end)
 		context_a.gone = false; /* another one, at its address */
 	}
 	assert_share("afterwards", share_of(&in_b, 1, 3 * NS_PER_S), 50, 6, 3);
-	left();
 }
 
 /* With a launch on its way that is unknown: nobody waits for it any more. */
@@ -110,7 +108,6 @@ UNIT_TEST(test_ends_with_unknown)
 	launch_timed(&endless);
 	end(&context_a);
 	assert_true(launch_timed(&other) < 100 * MS);
-	left();
 }
 
 /* Two contexts, and as much to be measured in one of them as there are spans. */
@@ -127,7 +124,6 @@ UNIT_TEST(test_many_spans)
 		assert_int_equal(launch(&kernels[i % 100]), 0);
 	share_of(&in_b, 1, NS_PER_S);
 	assert_share("another context", share_of(&in_b, 1, 3 * NS_PER_S), 50, 6, 3);
-	left();
 }
 
 /* -- waits ------------------------------------------------------------------------------------ */
@@ -211,7 +207,6 @@ UNIT_TEST(test_lifted_while_held)
 	assert_int_equal(launch(&unknown), 0);
 	at_time(time_ns + 50 * MS, lift);
 	assert_in_range(launch_timed(&unknown), 50 * MS, 150 * MS);
-	left();
 }
 
 UNIT_TEST(test_raised_while_waiting)
@@ -221,7 +216,6 @@ UNIT_TEST(test_raised_while_waiting)
 	run_into_debt();
 	assert_int_equal(launch(&short_one), 0);
 	assert_true(time_ns < changed_ns + 500 * MS);
-	left();
 }
 
 /* What went while there was none is not paid for when there is one again. */
@@ -247,7 +241,6 @@ UNIT_TEST(test_limited_again)
 		assert_true(time_ns < until_ns);
 		assert_share("again", share_of(&kernel, 1, NS_PER_S), 50, 1, 1);
 	}
-	left();
 }
 
 static void delete_file(void)
@@ -264,7 +257,6 @@ UNIT_TEST(test_lost_while_waiting)
 	assert_int_equal(launch(&short_one), -ESTALE);
 	assert_true(time_ns < changed_ns + 200 * MS);
 	assert_int_equal(launch(&short_one), -ESTALE);
-	left();
 }
 
 /* -- which limit holds ------------------------------------------------------------------------ */
@@ -357,5 +349,4 @@ UNIT_TEST(test_two_devices)
 	assert_share("second", share_of(&second, 1, 2 * NS_PER_S), 70, 3, 2);
 	hami->sm_limit[0] = 0; /* asked all the same, for the other's sake */
 	assert_true(share_of(&first, 1, NS_PER_S / 10) > 200);
-	left();
 }

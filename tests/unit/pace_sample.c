@@ -79,7 +79,6 @@ UNIT_TEST(test_grown_and_blocking)
 	kernel.ns = 100000;
 	share_of(&kernel, 1, NS_PER_S);
 	assert_in_range(cost_ns(cost_find(&what)), 90000, 110000);
-	left();
 }
 
 /* A driver that was not called for a while is slow: the device waits for such a launch as it does
@@ -134,7 +133,6 @@ UNIT_TEST(test_slow_behind_launches)
 	}
 	assert_in_range(cost_ns(cost_find(&what)), 48000, 52000);
 	call_ns = CALL_NS;
-	left();
 }
 
 /* As a graph may be handed over: much of a long call is the device's time, too. */
@@ -156,7 +154,6 @@ UNIT_TEST(test_handed_over_early)
 	harness_note("handed over early: %.2f of 30", share);
 	assert_share("handed over early", share, 30, 5, 3);
 	call_ns = CALL_NS;
-	left();
 }
 
 /* A small graph is there soon, while its launch goes on. */
@@ -174,7 +171,6 @@ UNIT_TEST(test_graph)
 	}
 	assert_in_range(cost_find(&what)->ns, 9000, 11000);
 	call_ns = CALL_NS;
-	left();
 }
 
 /* What takes longer than it did, but not longer than its launch, is noticed. */
@@ -192,7 +188,6 @@ UNIT_TEST(test_grown_on_idle)
 	harness_note("grown on an idle device: %.2f of 40", share);
 	assert_share("grown on an idle device", share, 40, 3, 3);
 	call_ns = CALL_NS;
-	left();
 }
 
 /* What a kernel's first launch takes to load it is the host's time, be the device idle or nearly.
@@ -278,7 +273,6 @@ UNIT_TEST(test_short_beside_long)
 	assert_int_equal(launch(&kernels[2]), 0);
 	pass(30 * MS);
 	assert_share("short beside long, ms", charged_ms(), 100, 1, 1);
-	left();
 }
 
 /* A kernel runs at the end of a call that loads it. */
@@ -298,5 +292,4 @@ UNIT_TEST(test_loaded_one_after_the_other)
 	call_ns = CALL_NS;
 	pass(30 * MS);
 	assert_share("one after the other, ms", charged_ms(), 40, 1, 1);
-	left();
 }

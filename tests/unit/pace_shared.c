@@ -56,7 +56,6 @@ UNIT_TEST(test_leaves_with_nothing_in_flight)
 	launch_of(1 * MS);
 	assert_int_equal(table->member[0].owner, 0);
 	assert_in_range((bucket_of(0)->charged - charged) / (int64_t)MS, 3001, 3003);
-	left();
 }
 
 /* A process whose host does something else for a thousand seconds, and waits for nothing before:
@@ -102,7 +101,6 @@ UNIT_TEST(test_lifted_in_a_wait)
 	launch_of(1 * MS);
 	assert_in_range(time_ns - began_ns, 50 * MS, 80 * MS);
 	assert_int_equal(table->member[0].in_flight, 0);
-	left();
 }
 
 static struct vgpu_region_member others;

@@ -54,7 +54,6 @@ UNIT_TEST(test_none)
 	assert_int_equal(device_of(0)->throttled, 0);
 	assert_int_equal(device_of(0)->throttled_ns, 0);
 	assert_int_equal(device_of(0)->held, 0);
-	left();
 }
 
 /* -- the trace -------------------------------------------------------------------------------- */
@@ -116,5 +115,4 @@ UNIT_TEST(test_traced)
 							count[TRACE_HELD_UNKNOWN] +
 							count[TRACE_HELD_OVERDUE]);
 	assert_true(count[TRACE_SAMPLE] > 0 && count[TRACE_WINDOW] > 0);
-	left();
 }

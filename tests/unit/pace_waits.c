@@ -176,140 +176,113 @@ static double play(const struct round *round, unsigned quota, double *ret_charge
 	return share;
 }
 
-static void check(const char *what, const struct round *rounds, size_t count)
-{
-	static const unsigned quotas_of_rounds[] = {30, 80};
-
-	for (size_t i = 0; i < 2 * count; i++) {
-		unsigned quota = quotas_of_rounds[i % 2];
-		double charged;
-
-		assert_share(what, play(&rounds[i / 2], quota, &charged), quota, 1.5, 1);
-	}
-}
-
-/* What is not always at its quota is charged what it takes. */
-static void check_charged(const char *what, const struct round *rounds, size_t count)
-{
-	static const unsigned quotas_of_rounds[] = {30, 80};
-
-	for (size_t i = 0; i < 2 * count; i++) {
-		double charged;
-
-		play(&rounds[i / 2], quotas_of_rounds[i % 2], &charged);
-		assert_share(what, charged, 100, 4, 4);
-	}
-}
-
-#define CHECK(what, check, ...)                                          \
-	do {                                                             \
-		static const struct round rounds[] = {__VA_ARGS__};      \
-                                                                         \
-		check(what, rounds, sizeof(rounds) / sizeof(rounds[0])); \
-	} while (0)
-
 #define MUCH_UNLIKE .shorts = 20, .short_ns = 20000, .longs = 1, .long_ns = 3800000
 #define UNLIKE      .shorts = 5, .short_ns = 20000, .longs = 1, .long_ns = 300000
 #define BRIEF       .shorts = 2, .short_ns = 20000, .longs = 1, .long_ns = 100000
+#define MANY_SHORT  .shorts = 60, .short_ns = 4000, .longs = 1, .long_ns = 3800000
 
-UNIT_TEST(test_stream)
-{
-	CHECK("waits for its stream", check, {MUCH_UNLIKE}, {UNLIKE}, {BRIEF});
-}
+/* Each with a quota of 30 and of 80. */
+static const struct row {
+	const char *name;
+	struct round round;
+	bool is_charged; /* it does not always use its quota, and is charged what it takes */
+} rows[] = {
+	/* clang-format off */
+	{"stream, much unlike", {MUCH_UNLIKE}, false},
+	{"stream, unlike", {UNLIKE}, false},
+	{"stream, brief", {BRIEF}, false},
 
-/* Which says nothing of what it is behind. */
-UNIT_TEST(test_event)
-{
-	CHECK("waits for an event", check, {MUCH_UNLIKE, .wait = FOR_EVENT},
-	      {UNLIKE, .wait = FOR_EVENT}, {BRIEF, .wait = FOR_EVENT},
-	      {.shorts = 60,
-	       .short_ns = 4000,
-	       .longs = 1,
-	       .long_ns = 3800000,
-	       .waits_between = true,
-	       .wait = FOR_EVENT});
-}
+	/* A wait for an event says nothing of what comes after it. */
+	{"event, much unlike", {MUCH_UNLIKE, .wait = FOR_EVENT}, false},
+	{"event, unlike", {UNLIKE, .wait = FOR_EVENT}, false},
+	{"event, brief", {BRIEF, .wait = FOR_EVENT}, false},
+	{"event, many short", {MANY_SHORT, .waits_between = true, .wait = FOR_EVENT}, false},
 
-/* As where the host has slept: for how long the device waits, costs say. */
-UNIT_TEST(test_slow_calls)
-{
-	CHECK("slow calls", check, {MUCH_UNLIKE, .slow_ns = 40000, .wait = FOR_EVENT},
-	      {UNLIKE, .slow_ns = 40000, .wait = FOR_EVENT});
-}
+	/* As where the host has slept: for how long the device waits, costs say. */
+	{"slow calls, much unlike", {MUCH_UNLIKE, .slow_ns = 40000, .wait = FOR_EVENT}, false},
+	{"slow calls, unlike", {UNLIKE, .slow_ns = 40000, .wait = FOR_EVENT}, false},
 
-/* Costs lean to those that are short, and say that the device is idle where it is not. */
-UNIT_TEST(test_unlike_and_slow)
-{
-	CHECK("unlike and slow", check_charged,
-	      {.shorts = 20,
-	       .short_ns = 3000,
-	       .longs = 2,
-	       .long_ns = 1300000,
-	       .call_ns = 6900,
-	       .each = 2,
-	       .wait = FOR_EVENT},
-	      {.shorts = 32,
-	       .short_ns = 2000,
-	       .longs = 1,
-	       .long_ns = 2 * MS,
-	       .call_ns = 7500,
-	       .each = 4,
-	       .wait = FOR_EVENT},
-	      {.shorts = 18,
-	       .short_ns = 4000,
-	       .longs = 1,
-	       .long_ns = 913000,
-	       .call_ns = 3900,
-	       .slow_ns = 30000,
-	       .each = 3,
-	       .wait = FOR_EVENT});
-}
+	/* Costs lean to those that are short, and say that the device is idle where it is not. */
+	{"slow calls, two rounds to a wait",
+	 {.shorts = 20, .short_ns = 3000, .longs = 2, .long_ns = 1300000, .call_ns = 6900, .each = 2,
+	  .wait = FOR_EVENT}, true},
+	{"slow calls, four rounds to a wait",
+	 {.shorts = 32, .short_ns = 2000, .longs = 1, .long_ns = 2 * MS, .call_ns = 7500, .each = 4,
+	  .wait = FOR_EVENT}, true},
+	{"slow calls, three rounds to a wait",
+	 {.shorts = 18, .short_ns = 4000, .longs = 1, .long_ns = 913000, .call_ns = 3900,
+	  .slow_ns = 30000, .each = 3, .wait = FOR_EVENT}, true},
 
-UNIT_TEST(test_questions)
-{
-	CHECK("copies", check, {MUCH_UNLIKE, .wait = BY_COPY}, {UNLIKE, .wait = BY_COPY});
-	CHECK("asks", check, {MUCH_UNLIKE, .wait = BY_QUESTIONS}, {UNLIKE, .wait = BY_QUESTIONS});
-}
+	{"copies, much unlike", {MUCH_UNLIKE, .wait = BY_COPY}, false},
+	{"copies, unlike", {UNLIKE, .wait = BY_COPY}, false},
+	{"asks, much unlike", {MUCH_UNLIKE, .wait = BY_QUESTIONS}, false},
+	{"asks, unlike", {UNLIKE, .wait = BY_QUESTIONS}, false},
 
-/* There is always something on its way. */
-UNIT_TEST(test_earlier)
-{
-	CHECK("waits for what is long gone", check, {MUCH_UNLIKE, .wait = FOR_EARLIER},
-	      {UNLIKE, .wait = FOR_EARLIER}, {UNLIKE, .wait = FOR_LONG_GONE},
-	      {MUCH_UNLIKE, .wait = BY_QUESTIONS_EARLIER});
-}
+	/* There is always something on its way. */
+	{"earlier event, much unlike", {MUCH_UNLIKE, .wait = FOR_EARLIER}, false},
+	{"earlier event, unlike", {UNLIKE, .wait = FOR_EARLIER}, false},
+	{"event that is long gone", {UNLIKE, .wait = FOR_LONG_GONE}, false},
+	{"asks for an earlier event", {MUCH_UNLIKE, .wait = BY_QUESTIONS_EARLIER}, false},
 
-/* Fences are behind all of them. */
-UNIT_TEST(test_streams)
-{
-	CHECK("streams in turns", check, {MUCH_UNLIKE, .streams = 2, .wait = FOR_EVENT},
-	      {UNLIKE, .streams = 2, .wait = FOR_EVENT}, {UNLIKE, .streams = 3},
-	      {UNLIKE, .streams = 2, .wait = FOR_LONG_GONE});
-	CHECK("and after pauses", check_charged,
-	      {MUCH_UNLIKE, .streams = 2, .pauses = true, .wait = FOR_EVENT});
-}
+	/* Fences come after the work of all streams. */
+	{"streams in turns, much unlike", {MUCH_UNLIKE, .streams = 2, .wait = FOR_EVENT}, false},
+	{"streams in turns, unlike", {UNLIKE, .streams = 2, .wait = FOR_EVENT}, false},
+	{"three streams in turns", {UNLIKE, .streams = 3}, false},
+	{"streams in turns, long gone", {UNLIKE, .streams = 2, .wait = FOR_LONG_GONE}, false},
+	{"streams in turns, pauses",
+	 {MUCH_UNLIKE, .streams = 2, .pauses = true, .wait = FOR_EVENT}, true},
 
-/* The device is idle for a quarter of the time and more, of the host's accord. */
-UNIT_TEST(test_idle_between)
-{
-	CHECK("idle between", check_charged, {UNLIKE, .wait = FOR_EVENT, .host_ns = 100000},
-	      {UNLIKE, .host_ns = 300000}, {MUCH_UNLIKE, .wait = FOR_EVENT, .host_ns = 3 * MS});
-}
+	/* The device is idle for a quarter of the time and more, of the host's accord. */
+	{"idle between events", {UNLIKE, .wait = FOR_EVENT, .host_ns = 100000}, true},
+	{"idle between", {UNLIKE, .host_ns = 300000}, true},
+	{"long idle between", {MUCH_UNLIKE, .wait = FOR_EVENT, .host_ns = 3 * MS}, true},
 
-/* In relaxed mode, it is looked at more seldom, and not always at the same place. */
-UNIT_TEST(test_pauses)
+	/* In relaxed mode, it is looked at more seldom, and not always at the same place. */
+	{"pauses, much unlike", {MUCH_UNLIKE, .pauses = true}, true},
+	{"pauses and events, much unlike",
+	 {MUCH_UNLIKE, .pauses = true, .wait = FOR_EVENT}, true},
+	{"pauses and events, unlike", {UNLIKE, .pauses = true, .wait = FOR_EVENT}, true},
+	{"pauses and events, brief", {BRIEF, .pauses = true, .wait = FOR_EVENT}, true},
+	{"pauses and events, many short",
+	 {MANY_SHORT, .pauses = true, .waits_between = true, .wait = FOR_EVENT}, true},
+
+	/* More waits than spans. */
+	{"16 waits", {.shorts = 16, .short_ns = 20000, .longs = 1, .long_ns = 3800000,
+	 .waits_each = true}, true},
+	{"50 waits", {.shorts = 50, .short_ns = 20000, .longs = 1, .long_ns = 1500000,
+	 .waits_each = true}, true},
+	{"30 waits, pauses", {.shorts = 30, .short_ns = 20000, .longs = 1, .long_ns = 3800000,
+	 .waits_each = true, .pauses = true}, true},
+	{"16 waits, asks", {.shorts = 16, .short_ns = 20000, .longs = 1, .long_ns = 3800000,
+	 .waits_each = true, .wait = BY_QUESTIONS}, true},
+	{"30 waits, pauses, asks", {.shorts = 30, .short_ns = 20000, .longs = 1, .long_ns = 3800000,
+	 .waits_each = true, .pauses = true, .wait = BY_QUESTIONS}, true},
+
+	/* Host copies are not charged, and kernels are, however many copies there are. */
+	{"copies after kernels",
+	 {.longs = 10, .long_ns = 20000, .behind_kib = 5 << 10, .wait = FOR_STREAM}, true},
+	{"copies after kernels, events",
+	 {.longs = 10, .long_ns = 20000, .behind_kib = 5 << 10, .wait = FOR_EVENT}, true},
+	{"copies before kernels",
+	 {.longs = 10, .long_ns = 20000, .before_kib = 1 << 10, .wait = FOR_EVENT}, true},
+	{"copies before and after",
+	 {.shorts = 5, .short_ns = 20000, .longs = 5, .long_ns = 20000, .before_kib = 1 << 10,
+	  .behind_kib = 1 << 10, .wait = FOR_STREAM}, true},
+	/* clang-format on */
+};
+
+UNIT_ROWS(rows)
 {
-	CHECK("after pauses", check_charged, {MUCH_UNLIKE, .pauses = true},
-	      {MUCH_UNLIKE, .pauses = true, .wait = FOR_EVENT},
-	      {UNLIKE, .pauses = true, .wait = FOR_EVENT},
-	      {BRIEF, .pauses = true, .wait = FOR_EVENT},
-	      {.shorts = 60,
-	       .short_ns = 4000,
-	       .longs = 1,
-	       .long_ns = 3800000,
-	       .pauses = true,
-	       .waits_between = true,
-	       .wait = FOR_EVENT});
+	static const unsigned quotas[] = {30, 80};
+
+	for (unsigned i = 0; i < 2; i++) {
+		double charged, share = play(&row->round, quotas[i], &charged);
+
+		if (row->is_charged)
+			assert_share("charged", charged, 100, 4, 4);
+		else
+			assert_share("share", share, quotas[i], 1.5, 1);
+	}
 }
 
 /* A round of a millisecond with WAITS of them: behind which of them windows begin in a second. */
@@ -355,51 +328,6 @@ UNIT_TEST(test_waits_relaxed)
 		for (unsigned k = 0; second > 0 && k < WAITS; k++)
 			assert_true(behind[k] > count / 32);
 	}
-	left();
-}
-
-/* More waits than spans. */
-UNIT_TEST(test_many_waits)
-{
-	CHECK("many waits", check_charged,
-	      {.shorts = 16, .short_ns = 20000, .longs = 1, .long_ns = 3800000, .waits_each = true},
-	      {.shorts = 50, .short_ns = 20000, .longs = 1, .long_ns = 1500000, .waits_each = true},
-	      {.shorts = 30,
-	       .short_ns = 20000,
-	       .longs = 1,
-	       .long_ns = 3800000,
-	       .waits_each = true,
-	       .pauses = true},
-	      {.shorts = 16,
-	       .short_ns = 20000,
-	       .longs = 1,
-	       .long_ns = 3800000,
-	       .waits_each = true,
-	       .wait = BY_QUESTIONS},
-	      {.shorts = 30,
-	       .short_ns = 20000,
-	       .longs = 1,
-	       .long_ns = 3800000,
-	       .waits_each = true,
-	       .pauses = true,
-	       .wait = BY_QUESTIONS});
-}
-
-/* Host copies are not charged, and kernels are, however many copies there are. */
-UNIT_TEST(test_copies)
-{
-	CHECK("copies behind", check_charged,
-	      {.longs = 10, .long_ns = 20000, .behind_kib = 5 << 10, .wait = FOR_STREAM},
-	      {.longs = 10, .long_ns = 20000, .behind_kib = 5 << 10, .wait = FOR_EVENT});
-	CHECK("copies before", check_charged,
-	      {.longs = 10, .long_ns = 20000, .before_kib = 1 << 10, .wait = FOR_EVENT},
-	      {.shorts = 5,
-	       .short_ns = 20000,
-	       .longs = 5,
-	       .long_ns = 20000,
-	       .before_kib = 1 << 10,
-	       .behind_kib = 1 << 10,
-	       .wait = FOR_STREAM});
 }
 
 static void play_many_copies(unsigned quota, unsigned kib)
@@ -460,7 +388,6 @@ UNIT_TEST(test_costs_too_high)
 	harness_note("too high: %.2f, charged %.1f", share_since(&then),
 		     100 * charged_since(&then));
 	assert_share("costs too high", 100 * charged_since(&then), 100, 0.5, 0.5);
-	left();
 }
 
 /* -- what is not touched ---------------------------------------------------------------------- */
@@ -487,7 +414,6 @@ UNIT_TEST(test_ended_streams)
 	assert_int_equal(calls_of_wait(&context_a), 0);
 	go(20, 20000);
 	assert_true(calls_of_wait(&context_a) > 0);
-	left();
 }
 
 static void go_to_default(unsigned count, uint64_t ns)
@@ -514,7 +440,6 @@ UNIT_TEST(test_other_context)
 	go_to_default(5000, 20000);
 	assert_int_equal(calls_of_wait(&context_b), 0);
 	assert_true(calls_of_wait(&context_a) > 0);
-	left();
 }
 
 /* As programs do that wait for half of what they have under way, and then look at each event of
@@ -606,7 +531,6 @@ UNIT_TEST(test_look_at_the_last)
 	go(1, 200000);
 	assert_true(*shown > 0);
 	assert_false(pace_has_waited());
-	left();
 }
 
 UNIT_TEST(test_looks)
