@@ -61,10 +61,15 @@ static inline void make_dir(const char *name)
 	assert_int_equal(mkdir(in_root(name), 0755), 0);
 }
 
+/* Makes a file, and its directory if there is none. */
 static inline void write_bytes(const char *name, const char *bytes, size_t len)
 {
-	FILE *file = fopen(in_root(name), "w");
+	char *dir = in_root(name), *end = strrchr(dir, '/');
+	FILE *file;
 
+	*end = '\0';
+	assert_true(mkdir(dir, 0755) == 0 || errno == EEXIST);
+	file = fopen(in_root(name), "w");
 	assert_non_null(file);
 	assert_int_equal(fwrite(bytes, 1, len, file), len);
 	assert_int_equal(fclose(file), 0);

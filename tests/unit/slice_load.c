@@ -28,6 +28,14 @@ static void loads(void)
 	assert_string_equal(fault.text, "");
 }
 
+/* Loads the slice. configured: whether there is one. */
+static void loads_region(const char *path, bool configured)
+{
+	loads();
+	assert_string_equal(slice.region_path, path);
+	assert_int_equal(slice.configured, configured);
+}
+
 static void refuses(int error, const char *words)
 {
 	struct slice_paths at = paths();
@@ -40,6 +48,16 @@ static void refuses(int error, const char *words)
 	assert_memory_equal(&slice, &before, sizeof(slice));
 	assert_says(fault.text, words);
 	assert_int_equal(slice_load_from(&at, &slice, NULL), error);
+}
+
+static void set_named(const char *name)
+{
+	setenv("VGPU_POLICY", in_root(name), 1);
+}
+
+static void set_cache(const char *name)
+{
+	setenv("CUDA_DEVICE_MEMORY_SHARED_CACHE", in_root(name), 1);
 }
 
 static void limits(const char *uuid, int index, uint64_t memory, unsigned cores)
@@ -89,99 +107,74 @@ UNIT_TEST(test_limit_configures)
 UNIT_TEST(test_region_named)
 {
 	make_dir("hami");
-	setenv("CUDA_DEVICE_MEMORY_SHARED_CACHE", in_root("mine"), 1);
-	loads();
-	assert_false(slice.configured);
-	assert_string_equal(slice.region_path, in_root("mine"));
+	set_cache("mine");
+	loads_region(in_root("mine"), false);
 	write_text("mine", "");
-	loads();
-	assert_true(slice.configured);
-	assert_string_equal(slice.region_path, in_root("mine"));
+	loads_region(in_root("mine"), true);
 }
 
 /* A path at which there is nothing does not hide the region at a well-known one, and its limits. */
 UNIT_TEST(test_region_named_nowhere)
 {
 	write_text("default.cache", "");
-	setenv("CUDA_DEVICE_MEMORY_SHARED_CACHE", in_root("nowhere/x"), 1);
-	loads();
-	assert_true(slice.configured);
-	assert_string_equal(slice.region_path, in_root("default.cache"));
+	set_cache("nowhere/x");
+	loads_region(in_root("default.cache"), true);
 	setenv("CUDA_DEVICE_MEMORY_LIMIT", "80g", 1); /* it would be made there */
-	loads();
-	assert_string_equal(slice.region_path, in_root("nowhere/x"));
+	loads_region(in_root("nowhere/x"), true);
 }
 
 /* A container's own region is in HAMi's directory: a variable chooses in it, and not another. */
 UNIT_TEST(test_region_out_of_hami)
 {
-	make_dir("hami");
 	write_text("hami/own.cache", "");
 	write_text("mine", "");
 	setenv("CUDA_DEVICE_MEMORY_LIMIT", "80g", 1);
 	for (unsigned i = 0; i < 3; i++) {
 		static const char *const others[] = {"mine", "nowhere", "hami/../mine"};
 
-		setenv("CUDA_DEVICE_MEMORY_SHARED_CACHE", in_root(others[i]), 1);
-		loads();
-		assert_true(slice.configured);
-		assert_string_equal(slice.region_path, in_root("hami/own.cache"));
+		set_cache(others[i]);
+		loads_region(in_root("hami/own.cache"), true);
 	}
-	setenv("CUDA_DEVICE_MEMORY_SHARED_CACHE", in_root("hami/new.cache"), 1);
-	loads();
-	assert_string_equal(slice.region_path, in_root("hami/new.cache"));
+	set_cache("hami/new.cache");
+	loads_region(in_root("hami/new.cache"), true);
 	write_text("hami/more.cache", "");
-	setenv("CUDA_DEVICE_MEMORY_SHARED_CACHE", in_root("mine"), 1);
+	set_cache("mine");
 	refuses(-EINVAL, "has 2 regions, and nothing says which");
 }
 
 UNIT_TEST(test_region_of_hami)
 {
-	make_dir("hami");
 	write_text("hami/libvgpu.so", "");
 	write_text("hami/.cache", "");
 	write_text("hami/.x.cache", "");
 	write_text("hami/x.cache.old", "");
-	loads();
-	assert_false(slice.configured);
-	assert_string_equal(slice.region_path, in_root("default.cache"));
+	loads_region(in_root("default.cache"), false);
 	write_text("hami/0123.cache", "");
-	loads();
-	assert_true(slice.configured);
-	assert_string_equal(slice.region_path, in_root("hami/0123.cache"));
+	loads_region(in_root("hami/0123.cache"), true);
 	write_text("default.cache", "");
-	loads();
-	assert_string_equal(slice.region_path, in_root("hami/0123.cache"));
+	loads_region(in_root("hami/0123.cache"), true);
 	write_text("hami/4567.cache", "");
 	refuses(-EINVAL, "has 2 regions, and nothing says which");
-	setenv("CUDA_DEVICE_MEMORY_SHARED_CACHE", in_root("hami/4567.cache"), 1);
-	loads();
-	assert_string_equal(slice.region_path, in_root("hami/4567.cache"));
+	set_cache("hami/4567.cache");
+	loads_region(in_root("hami/4567.cache"), true);
 }
 
 UNIT_TEST(test_region_default)
 {
 	write_text("default.cache", "");
-	loads();
-	assert_true(slice.configured);
-	assert_string_equal(slice.region_path, in_root("default.cache"));
+	loads_region(in_root("default.cache"), true);
 	write_text("hami", "no directory");
-	loads();
-	assert_string_equal(slice.region_path, in_root("default.cache"));
+	loads_region(in_root("default.cache"), true);
 }
 
 UNIT_TEST(test_region_of_policy)
 {
-	make_dir("policy");
-	make_dir("hami");
 	write_text("hami/a.cache", "");
 	write_text("hami/b.cache", "");
 	write_text("policy/" UUID_A, "memory = unlimited");
 	write_text("policy/slice", "region = /given/region\nname = web");
-	setenv("CUDA_DEVICE_MEMORY_SHARED_CACHE", in_root("mine"), 1);
-	loads();
-	assert_true(slice.configured);
-	assert_string_equal(slice.region_path, "/given/region");
+	set_cache("mine");
+	loads_region("/given/region", true);
 	assert_string_equal(slice.policy.name, "web");
 }
 
@@ -199,7 +192,6 @@ UNIT_TEST(test_region_too_long)
 
 UNIT_TEST(test_policy)
 {
-	make_dir("policy");
 	write_text("policy/" UUID_A, "memory = 4G\ncores = 100\n");
 	loads();
 	assert_true(slice.configured);
@@ -211,7 +203,6 @@ UNIT_TEST(test_policy)
 
 UNIT_TEST(test_environment_lowers)
 {
-	make_dir("policy");
 	write_text("policy/" UUID_A, "memory = 4G\ncores = 50\n");
 	write_text("policy/" UUID_B, "memory = unlimited");
 	setenv("CUDA_DEVICE_MEMORY_LIMIT_0", "8g", 1);
@@ -230,10 +221,9 @@ UNIT_TEST(test_environment_lowers)
 
 UNIT_TEST(test_named_policy)
 {
-	make_dir("run");
 	write_text("run/" UUID_B, "memory = 1G");
 	write_text("run/slice", "region = /run/region");
-	setenv("VGPU_POLICY", in_root("run"), 1);
+	set_named("run");
 	loads();
 	assert_true(slice.has_policy);
 	limits(UUID_B, 0, GIB, 0);
@@ -243,16 +233,14 @@ UNIT_TEST(test_named_policy)
 
 UNIT_TEST(test_both_policies)
 {
-	make_dir("policy");
 	write_text("policy/" UUID_A, "memory = 4G\ncores = 50\n");
 	write_text("policy/" UUID_B, "memory = unlimited");
 	write_text("policy/GPU-3", "memory = unlimited");
-	make_dir("run");
 	write_text("run/" UUID_A, "memory = 8G\ncores = 20");
 	write_text("run/" UUID_B, "memory = 1G");
 	write_text("run/GPU-4", "memory = unlimited");
 	write_text("run/slice", "region = /run/region\nname = run");
-	setenv("VGPU_POLICY", in_root("run"), 1);
+	set_named("run");
 	loads();
 	assert_int_equal(slice.policy.device_count, 2);
 	limits(UUID_A, 0, 4 * GIB, 20);
@@ -262,40 +250,103 @@ UNIT_TEST(test_both_policies)
 	assert_string_equal(slice.region_path, "/run/region");
 	assert_string_equal(slice.policy.name, "run");
 	write_text("policy/slice", "region = /given");
-	loads();
-	assert_string_equal(slice.region_path, "/given");
+	loads_region("/given", true);
 	assert_string_equal(slice.policy.name, "run");
 }
 
-UNIT_TEST(test_both_shares)
+/* What a GPU gets by the machine's policy and by the one that VGPU_POLICY names, each of which is
+ * the text for the GPU and that for the slice. The stricter word holds, else the machine's. */
+static const struct {
+	const char *name, *own, *own_slice, *named, *named_slice,
+		*variable; /* NULL: there is none */
+	unsigned pct, most_pct, group;
+	uint64_t burst_ns;
+	bool oversubscribe; /* by the policies and the variable CUDA_OVERSUBSCRIBE */
+	struct policy_gang gang;
+} merged[] = {
+	/* clang-format off */
+	{"share-most and share", "cores = 30-100", .named = "cores = 50", .pct = 30, .most_pct = 50},
+	{"share and share-most", "cores = 50", .named = "cores = 30-100", .pct = 30, .most_pct = 50},
+	{"share-most and less", "cores = 30-100", .named = "cores = 20", .pct = 20},
+	{"less and share-most", "cores = 20", .named = "cores = 30-100", .pct = 20},
+	{"two with a most", "cores = 30-60", .named = "cores = 50-100", .pct = 30, .most_pct = 60},
+	{"none and share-most", "", .named = "cores = 30-100", .pct = 30, .most_pct = 100},
+	{"all and share-most", "cores = 100", .named = "cores = 30-100", .pct = 30, .most_pct = 100},
+
+	/* The environment may choose to oversubscribe without a policy, else only not to. */
+	{.name = "nothing oversubscribes"},
+	{"a variable oversubscribes", .variable = "true", .oversubscribe = true},
+	{"a variable does not", .variable = "false"},
+	{"a policy says nothing", .own = ""},
+	{"a policy says nothing, a variable", "", .variable = "true"},
+	{"a policy oversubscribes", "", "oversubscribe = yes", .oversubscribe = true},
+	{"a policy and a variable", "", "oversubscribe = yes", .variable = "true",
+	 .oversubscribe = true},
+	{"a policy, and a variable does not", "", "oversubscribe = yes", .variable = "0"},
+	{"the other policy says nothing", "", "oversubscribe = yes", "", .variable = "true"},
+	{"both policies oversubscribe", "", "oversubscribe = yes", "", "oversubscribe = yes",
+	 .oversubscribe = true},
+	{"the other policy alone", "", "oversubscribe = no", "", .named_slice = "oversubscribe = yes"},
+
+	{"a gang by the other policy", "", NULL, "", "gang = yes", .gang = {POLICY_GANG_YES, ""}},
+	{"no gang by the machine's", "", "gang = no", "", "gang = yes",
+	 .gang = {POLICY_GANG_NO, ""}},
+	{"a gang's name", "", "# nothing", "", "gang = train", .gang = {POLICY_GANG_NAMED, "train"}},
+	{"a group by the other policy", "", NULL, "", "group = 100", .group = 100},
+	{"a group by the machine's", "", "group = 101", "", "group = 100", .group = 101},
+
+	{"a burst", "burst = 25ms", .burst_ns = 25000000},
+	{"no burst", "", .burst_ns = 0},
+	{"the shorter burst", "burst = 25ms", .named = "burst = 30ms", .burst_ns = 25000000},
+	{"the only burst", "", .named = "burst = 30ms", .burst_ns = 30000000},
+	{"a burst of nothing", "burst = 25ms", .named = "burst = 0", .burst_ns = POLICY_NO_BURST},
+	/* clang-format on */
+};
+
+static void write_policy(const char *dir, const char *gpu, const char *slice_text)
 {
-	static const struct {
-		const char *own, *named;
-		unsigned pct, most_pct;
-	} cases[] = {
-		{"cores = 30-100", "cores = 50", 30, 50},
-		{"cores = 50", "cores = 30-100", 30, 50},
-		{"cores = 30-100", "cores = 20", 20, 0},
-		{"cores = 20", "cores = 30-100", 20, 0},
-		{"cores = 30-60", "cores = 50-100", 30, 60},
-		{"", "cores = 30-100", 30, 100},
-		{"cores = 100", "cores = 30-100", 30, 100},
-	};
+	char name[64], text[64];
 
-	make_dir("policy");
-	make_dir("run");
-	setenv("VGPU_POLICY", in_root("run"), 1);
-	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-		char text[64];
-
-		snprintf(text, sizeof(text), "memory = 4G\n%s\n", cases[i].own);
-		write_text("policy/" UUID_A, text);
-		snprintf(text, sizeof(text), "memory = 4G\n%s\n", cases[i].named);
-		write_text("run/" UUID_A, text);
-		loads();
-		assert_int_equal(slice.policy.device[0].cores_pct, cases[i].pct);
-		assert_int_equal(slice.policy.device[0].cores_most_pct, cases[i].most_pct);
+	if (gpu) {
+		snprintf(name, sizeof(name), "%s/%s", dir, UUID_A);
+		snprintf(text, sizeof(text), "memory = 4G\n%s\n", gpu);
+		write_text(name, text);
 	}
+	snprintf(name, sizeof(name), "%s/slice", dir);
+	if (slice_text)
+		write_text(name, slice_text);
+}
+
+UNIT_ROWS(merged)
+{
+	const struct policy_device *device = &slice.policy.device[0];
+
+	write_policy("policy", row->own, row->own_slice);
+	write_policy("run", row->named, row->named_slice);
+	if (row->named)
+		set_named("run");
+	if (row->variable)
+		setenv("CUDA_OVERSUBSCRIBE", row->variable, 1);
+	loads();
+	assert_int_equal(slice.oversubscribe, row->oversubscribe);
+	assert_int_equal(slice.policy.gang.rule, row->gang.rule);
+	assert_int_equal(slice_gang(&slice).rule, row->gang.rule);
+	assert_string_equal(slice_gang(&slice).name, row->gang.name);
+	assert_int_equal(slice.policy.has_group, row->group != 0);
+	assert_int_equal(slice.policy.group, row->group);
+	if (!row->own)
+		return;
+	assert_int_equal(device->cores_pct, row->pct);
+	assert_int_equal(device->cores_most_pct, row->most_pct);
+	assert_int_equal(device->burst_ns, row->burst_ns);
+}
+
+UNIT_TEST(test_bad_gang)
+{
+	write_policy("policy", "", NULL);
+	write_policy("run", "", "gang = .train");
+	set_named("run");
+	refuses(-EINVAL, "write yes or no");
 }
 
 /* -- a policy that changes --------------------------------------------------------------------- */
@@ -322,11 +373,10 @@ static void reads_not(const char *words)
 /* Of two policies, the one that VGPU_POLICY names does not stand alone when the other is gone. */
 UNIT_TEST(test_read_again)
 {
-	make_dir("policy");
 	write_text("policy/" UUID_A, "memory = 1G");
 	make_dir("run");
 	write_text("run/" UUID_A, "memory = 8G");
-	setenv("VGPU_POLICY", in_root("run"), 1);
+	set_named("run");
 	loads();
 	reads(GIB);
 	write_text("policy/" UUID_A, "memory = 2G");
@@ -342,7 +392,6 @@ UNIT_TEST(test_stamp)
 {
 	uint64_t stamp, other = 0;
 
-	make_dir("policy");
 	write_text("policy/" UUID_A, "memory = 1G");
 	write_text("policy/slice", "gang = no");
 	loads();
@@ -363,110 +412,12 @@ UNIT_TEST(test_stamp)
 	assert_int_not_equal(slice_policy_stamp(&slice), other);
 }
 
-static void oversubscribes(const char *variable, bool wanted)
-{
-	if (variable)
-		setenv("CUDA_OVERSUBSCRIBE", variable, 1);
-	else
-		unsetenv("CUDA_OVERSUBSCRIBE");
-	loads();
-	assert_int_equal(slice.oversubscribe, wanted);
-}
-
-/* The environment's to choose without a policy, else only to do without. */
-UNIT_TEST(test_oversubscribe)
-{
-	oversubscribes(NULL, false);
-	oversubscribes("true", true);
-	oversubscribes("false", false);
-	make_dir("policy");
-	write_text("policy/" UUID_A, "memory = unlimited");
-	oversubscribes(NULL, false);
-	oversubscribes("true", false);
-	write_text("policy/slice", "oversubscribe = yes");
-	oversubscribes(NULL, true);
-	oversubscribes("true", true);
-	oversubscribes("0", false);
-	make_dir("other");
-	write_text("other/" UUID_A, "memory = unlimited");
-	setenv("VGPU_POLICY", in_root("other"), 1);
-	oversubscribes("true", false);
-	write_text("other/slice", "oversubscribe = yes");
-	oversubscribes(NULL, true);
-	write_text("policy/slice", "oversubscribe = no");
-	oversubscribes(NULL, false);
-}
-
-/* The machine's policy goes first. */
-UNIT_TEST(test_gang)
-{
-	loads();
-	assert_int_equal(slice.policy.gang.rule, POLICY_GANG_FOUND);
-	make_dir("policy");
-	write_text("policy/" UUID_A, "memory = unlimited");
-	make_dir("run");
-	write_text("run/" UUID_A, "memory = unlimited");
-	write_text("run/slice", "gang = yes");
-	setenv("VGPU_POLICY", in_root("run"), 1);
-	loads();
-	assert_int_equal(slice.policy.gang.rule, POLICY_GANG_YES);
-	write_text("policy/slice", "gang = no");
-	loads();
-	assert_int_equal(slice.policy.gang.rule, POLICY_GANG_NO);
-	write_text("policy/slice", "# nothing");
-	write_text("run/slice", "gang = train");
-	loads();
-	assert_int_equal(slice_gang(&slice).rule, POLICY_GANG_NAMED);
-	assert_string_equal(slice_gang(&slice).name, "train");
-	write_text("run/slice", "gang = .train");
-	refuses(-EINVAL, "write yes or no");
-}
-
-/* The machine's policy goes first. */
-UNIT_TEST(test_group)
-{
-	make_dir("policy");
-	write_text("policy/" UUID_A, "memory = 1G");
-	make_dir("run");
-	write_text("run/" UUID_A, "memory = 1G");
-	write_text("run/slice", "group = 100");
-	setenv("VGPU_POLICY", in_root("run"), 1);
-	loads();
-	assert_true(slice.policy.has_group);
-	assert_int_equal(slice.policy.group, 100);
-	write_text("policy/slice", "group = 101");
-	loads();
-	assert_int_equal(slice.policy.group, 101);
-}
-
-/* The shorter one. */
-UNIT_TEST(test_burst)
-{
-	make_dir("policy");
-	write_text("policy/" UUID_A, "memory = unlimited\nburst = 25ms");
-	write_text("policy/" UUID_B, "memory = unlimited");
-	loads();
-	assert_int_equal(slice.policy.device[0].burst_ns, 25000000);
-	assert_int_equal(slice.policy.device[1].burst_ns, 0);
-	make_dir("run");
-	write_text("run/" UUID_A, "memory = unlimited\nburst = 30ms");
-	write_text("run/" UUID_B, "memory = unlimited\nburst = 30ms");
-	setenv("VGPU_POLICY", in_root("run"), 1);
-	loads();
-	assert_int_equal(slice.policy.device[0].burst_ns, 25000000);
-	assert_int_equal(slice.policy.device[1].burst_ns, 30000000);
-	write_text("run/" UUID_A, "memory = unlimited\nburst = 0");
-	loads();
-	assert_int_equal(slice.policy.device[0].burst_ns, POLICY_NO_BURST);
-}
-
 UNIT_TEST(test_nothing_in_common)
 {
-	make_dir("policy");
 	write_text("policy/" UUID_A, "memory = unlimited");
 	make_dir("run");
 	write_text("run/" UUID_B, "memory = unlimited");
-	setenv("VGPU_POLICY", in_root("run"), 1);
+	set_named("run");
 	refuses(-EINVAL, "no GPU is left");
 }
 
@@ -479,11 +430,11 @@ UNIT_TEST(test_fail_closed)
 	write_text("policy/" UUID_A, "memory = 1Q");
 	refuses(-EINVAL, "is no size");
 	write_text("policy/" UUID_A, "memory = 1G");
-	setenv("VGPU_POLICY", in_root("gone"), 1);
+	set_named("gone");
 	refuses(-ENOENT, "gone, which is not there");
-	setenv("VGPU_POLICY", in_root("go\nne"), 1);
+	set_named("go\nne");
 	refuses(-ENOENT, "go?ne, which is not there");
-	setenv("VGPU_POLICY", in_root("gone"), 1);
+	set_named("gone");
 	make_dir("gone");
 	refuses(-EINVAL, "gone has no GPU");
 	write_text("gone/" UUID_A, "cores = 0");
@@ -525,7 +476,6 @@ UNIT_TEST(test_unreadable)
 	loads();
 	sys_fault = NULL;
 	assert_true(slice.configured); /* the region may be there */
-	make_dir("policy");
 	write_text("policy/" UUID_A, "memory = unlimited");
 	with(refuse_to_list, -EACCES, "the policy directory");
 }
@@ -574,7 +524,6 @@ UNIT_TEST(test_socket)
 /* With the environment stripped, the policy and the region still say what they said. */
 UNIT_TEST(test_stripped)
 {
-	make_dir("policy");
 	write_text("policy/" UUID_A, "memory = 4G");
 	setenv("CUDA_DEVICE_MEMORY_LIMIT", "8g", 1);
 	clearenv();
@@ -593,7 +542,6 @@ UNIT_TEST(test_well_known)
 	assert_int_equal(slice_load(NULL, &slice, &fault), 0);
 	assert_string_equal(slice.region_path, SLICE_REGION_DEFAULT);
 	assert_false(slice.has_policy);
-	make_dir("policy");
 	write_text("policy/" UUID_A, "memory = 4G");
 	assert_int_equal(slice_load(in_root("policy"), &slice, &fault), 0);
 	assert_true(slice.has_policy);

@@ -342,7 +342,6 @@ UNIT_TEST(test_read)
 	struct fault fault = {""};
 	struct policy policy;
 
-	make_dir("p");
 	write_text("p/" UUID_B, "memory = 2G\n");
 	write_text("p/" UUID_A, "memory = 1G\ncores = 50\n");
 	write_text("p/slice", "region = /x\n");
@@ -414,7 +413,6 @@ UNIT_TEST(test_read_long_file)
 	char text[7000];
 
 	memset(text, '#', sizeof(text));
-	make_dir("p");
 	write_bytes("p/" UUID_A, text, sizeof(text));
 	read_refuses(-EINVAL, "longer than 6144 bytes");
 }
@@ -467,7 +465,6 @@ static void inject(long number, int after, int error)
 
 UNIT_TEST(test_read_faults)
 {
-	make_dir("p");
 	write_text("p/" UUID_A, "memory = 1G");
 	inject(SYS_openat, 0, -EACCES);
 	read_refuses(-EACCES, "the policy directory");
