@@ -453,6 +453,8 @@ UNUSED static void left(void)
 UNUSED static int fake_remove(void **state)
 {
 	left();
+	call_ns = CALL_NS;
+	kernel_events_ns = KERNEL_EVENTS_NS;
 	return place_remove(state);
 }
 
@@ -571,6 +573,25 @@ UNUSED static double charged_since(const struct sums *then)
 UNUSED static double share_since(const struct sums *then)
 {
 	return 100.0 * (double)(fake.busy_ns[0] - then->busy_ns) / (double)(time_ns - then->at_ns);
+}
+
+/* A time in which a test launches, of which the last part counts. */
+struct run {
+	uint64_t end_ns, counted_ns;
+	struct sums then; /* as that part began */
+};
+
+UNUSED static void run_begin(struct run *run, unsigned seconds, unsigned counted_seconds)
+{
+	*run = (struct run){.end_ns = time_ns + seconds * NS_PER_S,
+			    .counted_ns = counted_seconds * NS_PER_S};
+}
+
+UNUSED static bool goes_on(struct run *run)
+{
+	if (!run->then.at_ns && time_ns < run->end_ns && run->end_ns - time_ns < run->counted_ns)
+		run->then = sums_now();
+	return time_ns < run->end_ns;
 }
 
 UNUSED static void assert_share(const char *what, double share, double quota, double less,

@@ -14,29 +14,26 @@ UNIT_TEST(test_gaps)
 	for (size_t i = 0; i < 4; i++) {
 		const struct kernel kernel = {.function = 1, .ns = lengths[i / 2]};
 		unsigned quota = quotas_of_gaps[i % 2];
-		uint64_t done_ns[32] = {0}, end_ns;
-		struct sums then = {.at_ns = 0};
+		uint64_t done_ns[32] = {0};
+		struct run run;
 		double share;
 
 		joined(quota);
 		fake.gap_ns = 1000;
-		end_ns = time_ns + 4 * NS_PER_S;
-		for (unsigned n = 0; time_ns < end_ns; n++) {
+		run_begin(&run, 4, 3);
+		for (unsigned n = 0; goes_on(&run); n++) {
 			uint64_t *done = &done_ns[n % 32];
 
 			if (n % 16 == 0 && *done > time_ns) /* so many are in flight, or half */
 				wait_until(*done);
 			assert_int_equal(launch(&kernel), 0);
 			*done = fake.streams[0][0].done_ns;
-			if (!then.at_ns && end_ns - time_ns < 3 * NS_PER_S)
-				then = sums_now();
 		}
-		share = share_since(&then);
+		share = share_since(&run.then);
 		harness_note("gaps, %lu ns: %.2f of %u", (unsigned long)kernel.ns, share, quota);
 		assert_share("gaps", share, quota, 0.5, 0.5);
 		left();
 	}
-	call_ns = CALL_NS;
 }
 
 /* Copies from the host are not the quota's, and take none of it: they go beside kernels, from a
@@ -50,27 +47,24 @@ UNIT_TEST(test_copies_beside)
 	call_ns = 2500;
 	for (size_t i = 0; i < 9; i++) {
 		unsigned quota = quotas_of_copies[i % 3];
-		uint64_t done_ns[8] = {0}, end_ns, copy_ns = copies_ns[i / 3];
-		struct sums then = {.at_ns = 0};
+		uint64_t done_ns[8] = {0}, copy_ns = copies_ns[i / 3];
+		struct run run;
 
 		joined(quota);
-		end_ns = time_ns + 4 * NS_PER_S;
-		for (unsigned n = 0; time_ns < end_ns; n++) {
+		run_begin(&run, 4, 3);
+		for (unsigned n = 0; goes_on(&run); n++) {
 			if (n % 40 == 0) /* a step, and what the next but one needs */
 				fake.copied_ns = time_ns + copy_ns;
 			wait_until(done_ns[n % 8]);
 			assert_int_equal(launch(&kernel), 0);
 			done_ns[n % 8] = fake.streams[0][0].done_ns;
-			if (!then.at_ns && end_ns - time_ns < 3 * NS_PER_S)
-				then = sums_now();
 		}
 		harness_note("copies of %lu us beside, at %u: %.2f, charged %.3f",
-			     (unsigned long)copy_ns / 1000, quota, share_since(&then),
-			     charged_since(&then));
-		assert_share("copies beside", share_since(&then), quota, 1, 1);
+			     (unsigned long)copy_ns / 1000, quota, share_since(&run.then),
+			     charged_since(&run.then));
+		assert_share("copies beside", share_since(&run.then), quota, 1, 1);
 		left();
 	}
-	call_ns = CALL_NS;
 }
 
 /* What is between two waits is measured as a whole: lengths that are unlike, under one name, and
@@ -82,21 +76,19 @@ UNIT_TEST(test_unlike_between_waits)
 	static const unsigned quotas_of_waits[] = {10, 30, 80};
 
 	for (size_t i = 0; i < 3; i++) {
-		struct sums then = {.at_ns = 0};
-		uint64_t end_ns;
+		struct run run;
 
 		joined(quotas_of_waits[i]);
-		end_ns = time_ns + 6 * NS_PER_S;
-		for (unsigned n = 0; time_ns < end_ns; n++) {
+		run_begin(&run, 6, 5);
+		for (unsigned n = 0; goes_on(&run); n++) {
 			const struct kernel kernel = {.function = 1, .ns = lengths[n % 11]};
 
 			assert_int_equal(launch(&kernel), 0);
 			if (n % 5 == 4)
 				synchronise_stream(0);
-			if (!then.at_ns && end_ns - time_ns < 5 * NS_PER_S)
-				then = sums_now();
 		}
-		assert_share("unlike between waits", share_since(&then), quotas_of_waits[i], 1, 1);
+		assert_share("unlike between waits", share_since(&run.then), quotas_of_waits[i], 1,
+			     1);
 		left();
 	}
 }
@@ -138,13 +130,13 @@ UNIT_TEST(test_gaps_and_late_wakes)
 	call_ns = 2500;
 	for (size_t i = 0; i < 8; i++) {
 		unsigned quota = quotas_of_wakes[i % 4], ring = in_flight[i / 4];
-		uint64_t done_ns[16] = {0}, end_ns;
-		struct sums then = {.at_ns = 0};
+		uint64_t done_ns[16] = {0};
+		struct run run;
 
 		joined(quota);
 		fake.gap_ns = 2000;
-		end_ns = time_ns + 4 * NS_PER_S;
-		for (unsigned n = 0; time_ns < end_ns; n++) {
+		run_begin(&run, 4, 3);
+		for (unsigned n = 0; goes_on(&run); n++) {
 			if (n % (ring / 2) == 0 && n >= ring) {
 				wait_until(done_ns[(n - ring / 2 - 1) % ring]);
 				late = chance_after(late);
@@ -153,40 +145,34 @@ UNIT_TEST(test_gaps_and_late_wakes)
 			}
 			assert_int_equal(launch(&kernel), 0);
 			done_ns[n % ring] = fake.streams[0][0].done_ns;
-			if (!then.at_ns && end_ns - time_ns < 3 * NS_PER_S)
-				then = sums_now();
 		}
 		harness_note("gaps and late wakes, %u in flight at %u: %.2f, charged %.3f", ring,
-			     quota, share_since(&then), charged_since(&then));
-		assert_share("charged for gaps and late wakes", 100 * charged_since(&then), 100, 2,
-			     1);
+			     quota, share_since(&run.then), charged_since(&run.then));
+		assert_share("charged for gaps and late wakes", 100 * charged_since(&run.then), 100,
+			     2, 1);
 		left();
 	}
-	call_ns = CALL_NS;
 }
 
 /* An idle device gets to an event when that is recorded: the time until then is not in a window. */
 UNIT_TEST(test_slow_records)
 {
 	const struct kernel kernel = {.function = 1, .ns = 24000};
-	struct sums then = {.at_ns = 0};
-	uint64_t end_ns;
+	struct run run;
 
 	call_ns = 2500;
 	joined(50);
 	fake.record_ns = 8000;
-	end_ns = time_ns + 2 * NS_PER_S;
-	for (unsigned n = 0; time_ns < end_ns; n++) {
+	run_begin(&run, 2, 1);
+	for (unsigned n = 0; goes_on(&run); n++) {
 		assert_int_equal(launch(&kernel), 0);
 		if (n % 16 == 0) {
 			synchronise(0);
 			pass(100000);
 		}
-		if (!then.at_ns && end_ns - time_ns < NS_PER_S)
-			then = sums_now();
 	}
-	assert_share("charged where records are slow", 100 * charged_since(&then), 100, 0.5, 0.5);
-	call_ns = CALL_NS;
+	assert_share("charged where records are slow", 100 * charged_since(&run.then), 100, 0.5,
+		     0.5);
 }
 
 /* Also where launches come no faster than the device works on them, and it always has some
@@ -199,14 +185,14 @@ UNIT_TEST(test_gaps_are_behind)
 
 	call_ns = 3300;
 	for (size_t i = 0; i < 3; i++) {
-		uint64_t done_ns[4] = {0}, end_ns;
-		struct sums then = {.at_ns = 0};
+		uint64_t done_ns[4] = {0};
+		struct run run;
 		double share;
 
 		joined(99);
 		fake.gap_ns = 1000;
-		end_ns = time_ns + 5 * NS_PER_S;
-		for (unsigned step = 0; time_ns < end_ns; step++) {
+		run_begin(&run, 5, 3);
+		for (unsigned step = 0; goes_on(&run); step++) {
 			wait_until(done_ns[step % 4]);
 			for (unsigned n = 0; n < 44; n++) {
 				pass(host_ns[i]);
@@ -215,15 +201,12 @@ UNIT_TEST(test_gaps_are_behind)
 						 0);
 			}
 			done_ns[step % 4] = fake.streams[0][0].done_ns;
-			if (!then.at_ns && end_ns - time_ns < 3 * NS_PER_S)
-				then = sums_now();
 		}
-		share = share_since(&then);
+		share = share_since(&run.then);
 		harness_note("gaps behind, %lu: %.2f of 99", (unsigned long)host_ns[i], share);
 		assert_share("gaps behind", share, 99, 0.5, 0.5);
 		left();
 	}
-	call_ns = CALL_NS;
 }
 
 /* Nor is something late by what its samples show: nobody waits for it. */
@@ -246,7 +229,6 @@ UNIT_TEST(test_gaps_are_not_late)
 		synchronise(0);
 		pass(3 * MS);
 	}
-	call_ns = CALL_NS;
 }
 
 /* A kernel that runs on in another stream says nothing of what is behind it. */
@@ -275,5 +257,4 @@ UNIT_TEST(test_running_on_beside)
 	}
 	harness_note("running on beside: %.2f of 30", share);
 	assert_share("running on beside", share, 30, 3, 3);
-	call_ns = CALL_NS;
 }

@@ -31,13 +31,13 @@ static void wait_for_both(void)
 /* For which part of so long the first device is busy, in percent, if there is enough to do. */
 static double busy_for(uint64_t for_ns)
 {
-	uint64_t began_ns = time_ns, busy_ns = fake.busy_ns[0];
+	struct sums then = sums_now();
 
-	while (time_ns - began_ns < for_ns) {
+	while (time_ns - then.at_ns < for_ns) {
 		launch_on(0, 1 * MS);
 		launch_on(1, 1 * MS);
 	}
-	return 100.0 * (double)(fake.busy_ns[0] - busy_ns) / (double)(time_ns - began_ns);
+	return share_since(&then);
 }
 
 /* A host that pauses for long, and does not wait before: the time of which nobody knew that the

@@ -55,21 +55,18 @@ static void copy(void)
 UNIT_TEST(test_copy_and_other)
 {
 	static const struct kernel kernel = {.function = 1, .ns = 20000};
-	struct sums then = {.at_ns = 0};
+	struct run run;
 	pthread_t other;
-	uint64_t end_ns;
 
 	joined(30);
 	fake.record_ns = RECORD_NS;
-	end_ns = time_ns + 3 * NS_PER_S;
-	while (time_ns < end_ns) {
+	run_begin(&run, 3, 2);
+	while (goes_on(&run)) {
 		for (unsigned i = 0; i < 20; i++)
 			assert_int_equal(launch(&kernel), 0);
 		copy();
 		assert_int_equal(pthread_create(&other, NULL, launch_long, NULL), 0);
 		pthread_join(other, NULL);
-		if (!then.at_ns && end_ns - time_ns < 2 * NS_PER_S)
-			then = sums_now();
 	}
-	assert_share("copy and other", share_since(&then), 30, 1.5, 1.5);
+	assert_share("copy and other", share_since(&run.then), 30, 1.5, 1.5);
 }

@@ -55,18 +55,17 @@ UNIT_TEST(test_patience)
 /* Each kernel is a new one, and takes longer than anybody waits: ever fewer are on their way. */
 UNIT_TEST(test_patience_grows)
 {
-	uint64_t began_ns;
+	struct sums then;
 
 	joined(50);
-	began_ns = time_ns;
+	then = sums_now();
 	for (unsigned i = 0; i < 40; i++) {
 		const struct kernel unknown = {.function = 100 + i, .ns = 700 * MS};
 
 		launch_timed(&unknown);
 		assert_true(fake.done_ns[0] < time_ns + (i < 8 ? 5 : 3) * NS_PER_S);
 	}
-	assert_share("patient", 100.0 * (double)fake.busy_ns[0] / (double)(time_ns - began_ns), 50,
-		     2, 8);
+	assert_share("patient", share_since(&then), 50, 2, 8);
 }
 
 /* A kernel that ends when the one behind it is launched: ever less is waited for it. */
@@ -175,8 +174,8 @@ UNIT_TEST(test_wrongly_taken_to_wait)
 		struct kernel kernel = {.function = 1, .ns = 5 * MS};
 		const struct kernel behind = {.function = 2, .ns = 20000};
 		unsigned quota = quotas[i % 3];
-		uint64_t began_ns, busy_ns, longest_ns = 0;
-		double share;
+		uint64_t began_ns, longest_ns = 0;
+		struct sums then;
 
 		joined(quota);
 		launch_timed(&kernel);
@@ -185,17 +184,16 @@ UNIT_TEST(test_wrongly_taken_to_wait)
 		kernel.ns = lengths[i / 3];
 		for (began_ns = time_ns; time_ns - began_ns < NS_PER_S;)
 			launch_timed(&kernel);
-		began_ns = time_ns;
-		busy_ns = fake.busy_ns[0];
-		for (unsigned n = 0; time_ns - began_ns < 5 * NS_PER_S; n++) {
+		then = sums_now();
+		for (unsigned n = 0; time_ns - then.at_ns < 5 * NS_PER_S; n++) {
 			launch_timed(n % 5 ? &kernel : &behind);
 			if (fake.done_ns[0] > time_ns + longest_ns)
 				longest_ns = fake.done_ns[0] - time_ns;
 		}
-		share = 100.0 * (double)(fake.busy_ns[0] - busy_ns) / (double)(time_ns - began_ns);
 		harness_note("wrongly: %.2f ms at %u: %.1f %%, at most %.1f ms",
-			     (double)kernel.ns / 1e6, quota, share, (double)longest_ns / 1e6);
-		assert_share("wrongly", share, quota, 2, 2);
+			     (double)kernel.ns / 1e6, quota, share_since(&then),
+			     (double)longest_ns / 1e6);
+		assert_share("wrongly", share_since(&then), quota, 2, 2);
 		assert_true(longest_ns < 20 * MS);
 		left();
 	}
@@ -228,20 +226,17 @@ UNIT_TEST(test_waiting_is_over)
 UNIT_TEST(test_late_is_waited_for)
 {
 	struct kernel kernel = {.function = 1, .ns = 50000};
-	uint64_t began_ns, busy_ns;
+	struct sums then;
 
 	joined(50);
 	share_of(&kernel, 1, NS_PER_S);
-	began_ns = time_ns;
-	busy_ns = fake.busy_ns[0];
+	then = sums_now();
 	kernel.ns *= 1000;
-	while (time_ns - began_ns < 20 * NS_PER_S) {
+	while (time_ns - then.at_ns < 20 * NS_PER_S) {
 		assert_int_equal(launch(&kernel), 0);
 		assert_true(fake.done_ns[0] < time_ns + 160 * kernel.ns);
 	}
-	assert_share("late",
-		     100.0 * (double)(fake.busy_ns[0] - busy_ns) / (double)(time_ns - began_ns), 50,
-		     8, 4);
+	assert_share("late", share_since(&then), 50, 8, 4);
 }
 
 /* What took turns in two streams takes much longer: work is given up in which several windows are,

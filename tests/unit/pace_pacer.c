@@ -94,13 +94,11 @@ UNIT_TEST(test_tenfold)
 
 	for (size_t s = 0; s < 2; s++)
 		for (size_t q = 0; q < QUOTAS; q++) {
-			uint64_t began_ns, busy_ns;
-			double share;
+			struct sums then;
 
 			joined(quotas[q]);
 			share_of(&(struct kernel){.function = 1, .ns = shortest[s]}, 1, NS_PER_S);
-			began_ns = time_ns;
-			busy_ns = fake.busy_ns[0];
+			then = sums_now();
 			for (unsigned i = 0; i < 10; i++) {
 				struct kernel kernel = {.function = 1,
 							.ns = i % 2 ? shortest[s]
@@ -109,10 +107,8 @@ UNIT_TEST(test_tenfold)
 				share_of(&kernel, 1, NS_PER_S / 2);
 				assert_true(fake.done_ns[0] < time_ns + NS_PER_S / 5);
 			}
-			share = 100.0 * (double)(fake.busy_ns[0] - busy_ns) /
-				(double)(time_ns - began_ns);
-			harness_note("tenfold: %.2f of %u", share, quotas[q]);
-			assert_share("tenfold", share, quotas[q], 2, 1);
+			harness_note("tenfold: %.2f of %u", share_since(&then), quotas[q]);
+			assert_share("tenfold", share_since(&then), quotas[q], 2, 1);
 			left();
 		}
 }
@@ -221,19 +217,16 @@ UNIT_TEST(test_neighbours)
 
 	for (size_t i = 0; i < 2 * sizeof(lengths) / sizeof(*lengths); i++) {
 		const struct kernel kernel = {.function = 1, .ns = lengths[i / 2]};
-		struct vgpu_region_bucket before;
+		struct sums then;
 		double share, wrong;
 
 		call_ns = i % 2 ? 12000 : CALL_NS;
 		joined(30);
 		fake.neighbour_works = true;
 		share_of(&kernel, 1, NS_PER_S);
-		before = *bucket_of(0);
-		fake.given_ns[0] = 0;
+		then = sums_now();
 		share = share_of(&kernel, 1, 5 * NS_PER_S);
-		wrong = (double)(bucket_of(0)->charged + bucket_of(0)->corrected - before.charged -
-				 before.corrected) /
-			(double)fake.given_ns[0];
+		wrong = charged_since(&then);
 		harness_note("neighbours: %.2f of 30, charged %.2f", share, wrong);
 		assert_share("neighbours", share, 30, 8, 3);
 		assert_true(wrong < 1.3);
@@ -425,24 +418,21 @@ UNIT_TEST(test_relaxed_ends)
 	for (size_t q = 0; q < QUOTAS; q++)
 		for (size_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++) {
 			struct kernel kernel = {.function = 1, .ns = lengths[i]};
-			uint64_t began_ns = time_ns, busy_ns;
-			double share;
+			uint64_t began_ns = time_ns;
+			struct sums then;
 
 			joined(quotas[q]);
 			while (time_ns - began_ns < NS_PER_S) {
 				assert_int_equal(launch(&kernel), 0);
 				pass(kernel.ns * 1000 / (10 * quotas[q]) * 12 / 10 - CALL_NS);
 			}
-			began_ns = time_ns;
-			busy_ns = fake.busy_ns[0];
+			then = sums_now();
 			kernel.ns *= 10;
-			while (time_ns - began_ns < NS_PER_S)
+			while (time_ns - then.at_ns < NS_PER_S)
 				assert_int_equal(launch(&kernel), 0);
-			share = 100.0 * (double)(fake.busy_ns[0] - busy_ns) /
-				(double)(time_ns - began_ns);
 			harness_note("relaxed mode ends, %llu ns: %.2f of %u",
-				     (unsigned long long)lengths[i], share, quotas[q]);
-			assert_share("relaxed mode ends", share, quotas[q], 3, 3);
+				     (unsigned long long)lengths[i], share_since(&then), quotas[q]);
+			assert_share("relaxed mode ends", share_since(&then), quotas[q], 3, 3);
 			left();
 		}
 }

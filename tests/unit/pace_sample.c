@@ -64,7 +64,6 @@ UNIT_TEST(test_blocking)
 				     3 + quotas[q] / 10.0, 2);
 			left();
 		}
-	call_ns = CALL_NS;
 }
 
 /* And so is the cost that is learned, when the kernel takes longer than it did. */
@@ -112,7 +111,6 @@ UNIT_TEST(test_slow_after_pauses)
 		assert_in_range(most_ns, 19000, 21000);
 		left();
 	}
-	call_ns = CALL_NS;
 }
 
 /* Or its thread was not let run for a while, behind the launch: that is none of the device's
@@ -132,7 +130,6 @@ UNIT_TEST(test_slow_behind_launches)
 		pass(1000000);
 	}
 	assert_in_range(cost_ns(cost_find(&what)), 48000, 52000);
-	call_ns = CALL_NS;
 }
 
 /* As a graph may be handed over: much of a long call is the device's time, too. */
@@ -153,7 +150,6 @@ UNIT_TEST(test_handed_over_early)
 	share = share_since(&then);
 	harness_note("handed over early: %.2f of 30", share);
 	assert_share("handed over early", share, 30, 5, 3);
-	call_ns = CALL_NS;
 }
 
 /* A small graph is there soon, while its launch goes on. */
@@ -170,7 +166,6 @@ UNIT_TEST(test_graph)
 		synchronise(0);
 	}
 	assert_in_range(cost_find(&what)->ns, 9000, 11000);
-	call_ns = CALL_NS;
 }
 
 /* What takes longer than it did, but not longer than its launch, is noticed. */
@@ -187,7 +182,6 @@ UNIT_TEST(test_grown_on_idle)
 	share = share_of(&kernel, 1, 2 * NS_PER_S);
 	harness_note("grown on an idle device: %.2f of 40", share);
 	assert_share("grown on an idle device", share, 40, 3, 3);
-	call_ns = CALL_NS;
 }
 
 /* What a kernel's first launch takes to load it is the host's time, be the device idle or nearly.
@@ -224,21 +218,18 @@ UNIT_TEST(test_unlike_behind_waits)
 	for (size_t i = 0; i < 9; i++) {
 		const struct kernel rest = {.function = 1, .ns = lengths[i / 3]};
 		const struct kernel first = {.function = 1, .ns = 2000};
-		struct sums then = {.at_ns = 0};
-		uint64_t end_ns;
+		struct run run;
 
 		joined(quotas[i % 3]);
-		end_ns = time_ns + 6 * NS_PER_S;
-		while (time_ns < end_ns) {
+		run_begin(&run, 6, 5);
+		while (goes_on(&run)) {
 			assert_int_equal(launch(&first), 0);
 			for (unsigned n = 0; n < counts[i / 3]; n++)
 				assert_int_equal(launch(&rest), 0);
 			synchronise(0);
 			pass(100000);
-			if (!then.at_ns && end_ns - time_ns < 5 * NS_PER_S)
-				then = sums_now();
 		}
-		assert_share("unlike behind waits", share_since(&then), quotas[i % 3], 3, 3);
+		assert_share("unlike behind waits", share_since(&run.then), quotas[i % 3], 3, 3);
 		left();
 	}
 }

@@ -16,14 +16,14 @@ struct pipeline {
 static void play(const struct pipeline *pipeline)
 {
 	const struct kernel kernel = {.function = 1, .ns = pipeline->kernel_ns};
-	uint64_t done_ns[AHEAD_MOST] = {0}, end_ns;
-	struct sums then = {.at_ns = 0};
+	uint64_t done_ns[AHEAD_MOST] = {0};
+	struct run run;
 	double wants = 100.0 * (double)kernel.ns / (double)(kernel.ns + pipeline->stall_ns);
 	double least = wants < pipeline->quota ? wants : pipeline->quota, share;
 
 	joined(pipeline->quota);
-	end_ns = time_ns + 5 * NS_PER_S;
-	for (unsigned step = 0; time_ns < end_ns; step++) {
+	run_begin(&run, 5, 4);
+	for (unsigned step = 0; goes_on(&run); step++) {
 		uint64_t *earlier_ns = &done_ns[step % pipeline->ahead];
 
 		if (pipeline->waits) {
@@ -35,15 +35,13 @@ static void play(const struct pipeline *pipeline)
 		stall(0, pipeline->stall_ns);
 		assert_int_equal(launch(&kernel), 0);
 		*earlier_ns = fake.streams[0][0].done_ns;
-		if (!then.at_ns && end_ns - time_ns < 4 * NS_PER_S)
-			then = sums_now();
 	}
-	share = share_since(&then);
+	share = share_since(&run.then);
 	harness_note("kernel %lu us, stall %lu us, %u ahead%s: %.2f of %.1f wanted, quota %u; "
 		     "charged %.3f",
 		     (unsigned long)kernel.ns / 1000, (unsigned long)pipeline->stall_ns / 1000,
 		     pipeline->ahead, pipeline->waits ? ", waits" : "", share, wants,
-		     pipeline->quota, charged_since(&then));
+		     pipeline->quota, charged_since(&run.then));
 	if (!getenv("KEEP"))
 		assert_share("with stalls", share, least, least / 10, 2);
 	left();

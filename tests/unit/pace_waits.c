@@ -150,8 +150,7 @@ static void do_round(const struct round *round, unsigned n)
 /* What it gets in 4 seconds, the first aside; and what of that it was charged. */
 static double play(const struct round *round, unsigned quota, double *ret_charged)
 {
-	struct sums then = {.at_ns = 0};
-	uint64_t end_ns;
+	struct run run;
 	double share;
 
 	joined(quota);
@@ -160,14 +159,12 @@ static double play(const struct round *round, unsigned quota, double *ret_charge
 	fake.slow_ns = round->slow_ns;
 	call_ns = round->call_ns ? round->call_ns : CALL_NS;
 	memset(done_ns, 0, sizeof(done_ns));
-	end_ns = time_ns + 5 * NS_PER_S;
-	for (unsigned n = 0; time_ns < end_ns; n++) {
+	run_begin(&run, 5, 4);
+	for (unsigned n = 0; goes_on(&run); n++) {
 		do_round(round, n);
-		if (!then.at_ns && end_ns - time_ns < 4 * NS_PER_S)
-			then = sums_now();
 	}
-	share = share_since(&then);
-	*ret_charged = 100 * charged_since(&then);
+	share = share_since(&run.then);
+	*ret_charged = 100 * charged_since(&run.then);
 	harness_note("%u x %.0f us, %u x %.0f us, wait %d: %.2f of %u, charged %.1f", round->shorts,
 		     (double)round->short_ns / 1e3, round->longs, (double)round->long_ns / 1e3,
 		     round->wait, share, quota, *ret_charged);
@@ -332,14 +329,14 @@ UNIT_TEST(test_waits_relaxed)
 
 static void play_many_copies(unsigned quota, unsigned kib)
 {
-	struct sums then = {.at_ns = 0};
-	uint64_t end_ns, before_ns[2] = {0, 0};
+	struct run run;
+	uint64_t before_ns[2] = {0, 0};
 
 	joined(quota);
 	stream = &fake.streams[0][0];
 	fake.record_ns = 700;
-	end_ns = time_ns + 5 * NS_PER_S;
-	for (unsigned n = 0; time_ns < end_ns; n++) {
+	run_begin(&run, 5, 4);
+	for (unsigned n = 0; goes_on(&run); n++) {
 		wait_for(before_ns[n % 2], false);
 		for (unsigned k = 0; k < 17; k++) {
 			go(1, 4000);
@@ -348,12 +345,10 @@ static void play_many_copies(unsigned quota, unsigned kib)
 		go(60, 4000);
 		go(4, MS);
 		before_ns[n % 2] = stream->done_ns;
-		if (!then.at_ns && end_ns - time_ns < 4 * NS_PER_S)
-			then = sums_now();
 	}
-	harness_note("copies of %u KiB: %.2f of %u, charged %.1f", kib, share_since(&then), quota,
-		     100 * charged_since(&then));
-	assert_share("many copies", share_since(&then), quota, 4, 1);
+	harness_note("copies of %u KiB: %.2f of %u, charged %.1f", kib, share_since(&run.then),
+		     quota, 100 * charged_since(&run.then));
+	assert_share("many copies", share_since(&run.then), quota, 4, 1);
 	left();
 }
 
@@ -373,21 +368,18 @@ UNIT_TEST(test_costs_too_high)
 		{.longs = 3, .long_ns = 300000},
 		{.longs = 3, .long_ns = 20000},
 	};
-	struct sums then = {.at_ns = 0};
-	uint64_t end_ns;
+	struct run run;
 
 	joined(30);
 	stream = &fake.streams[0][0];
 	fake.record_ns = 700;
-	end_ns = time_ns + 5 * NS_PER_S;
-	for (unsigned n = 0; time_ns < end_ns; n++) {
+	run_begin(&run, 5, 4);
+	for (unsigned n = 0; goes_on(&run); n++) {
 		do_round(&rounds[n / 20 % 2], n);
-		if (!then.at_ns && end_ns - time_ns < 4 * NS_PER_S)
-			then = sums_now();
 	}
-	harness_note("too high: %.2f, charged %.1f", share_since(&then),
-		     100 * charged_since(&then));
-	assert_share("costs too high", 100 * charged_since(&then), 100, 0.5, 0.5);
+	harness_note("too high: %.2f, charged %.1f", share_since(&run.then),
+		     100 * charged_since(&run.then));
+	assert_share("costs too high", 100 * charged_since(&run.then), 100, 0.5, 0.5);
 }
 
 /* -- what is not touched ---------------------------------------------------------------------- */

@@ -112,12 +112,16 @@ static int remove_place(void **state)
 #define UNIT_SET_UP    make_place
 #define UNIT_TEAR_DOWN remove_place
 
-static void make(const char *id, char name[CONTAINERS_NAME_LEN])
+/* Of the containers that a test makes. */
+static char made[CONTAINERS_NAME_LEN], older[CONTAINERS_NAME_LEN], newer[CONTAINERS_NAME_LEN],
+	unused[CONTAINERS_NAME_LEN];
+
+static void make(const char *id, char ret_name[CONTAINERS_NAME_LEN])
 {
 	const char *const ids[] = {id, NULL};
 	struct fault fault = {""};
 
-	if (containers_make(&places, RESOURCE, ids, &policy, name, &fault))
+	if (containers_make(&places, RESOURCE, ids, &policy, ret_name, &fault))
 		fail_msg("%s", fault.text);
 }
 
@@ -198,21 +202,19 @@ static void remove_all(void)
 
 UNIT_TEST(test_removes_what_is_nested_deeply)
 {
-	char name[CONTAINERS_NAME_LEN];
-
-	make("a", name);
-	nest(open_region(name), DEPTH);
+	make("a", made);
+	nest(open_region(made), DEPTH);
 	sweep();
 	remove_all();
 }
 
 UNIT_TEST(test_removes_many_files_in_several_rounds)
 {
-	char name[CONTAINERS_NAME_LEN], file[16];
+	char file[16];
 	int dir;
 
-	make("a", name);
-	dir = open_region(name);
+	make("a", made);
+	dir = open_region(made);
 	for (unsigned i = 0; i < MANY; i++) {
 		snprintf(file, sizeof(file), "%u", i);
 		assert_int_equal(mkdirat(dir, file, 0), 0);
@@ -225,11 +227,10 @@ UNIT_TEST(test_removes_many_files_in_several_rounds)
 
 UNIT_TEST(test_follows_no_link)
 {
-	char name[CONTAINERS_NAME_LEN];
 	int dir;
 
-	make("a", name);
-	dir = open_region(name);
+	make("a", made);
+	dir = open_region(made);
 	assert_int_equal(symlinkat(here.dir, dir, "link"), 0);
 	assert_int_equal(mkdirat(dir, "below", 0700), 0);
 	assert_int_equal(symlinkat(here.dir, dir, "below/link"), 0);
@@ -244,8 +245,6 @@ UNIT_TEST(test_follows_no_link)
 
 UNIT_TEST(test_the_older_of_two_is_gone)
 {
-	char older[CONTAINERS_NAME_LEN], newer[CONTAINERS_NAME_LEN];
-
 	make("a", older);
 	make("a", newer); /* an init container and another one of the same pod */
 	sweep_in_use();
@@ -258,8 +257,6 @@ UNIT_TEST(test_the_older_of_two_is_gone)
 
 UNIT_TEST(test_the_newer_stays_when_the_clock_is_set_back)
 {
-	char older[CONTAINERS_NAME_LEN], newer[CONTAINERS_NAME_LEN];
-
 	make("a", older);
 	wall_ahead_s = -2 * GRACE_S;
 	ahead_s = GRACE_S;
@@ -270,22 +267,20 @@ UNIT_TEST(test_the_newer_stays_when_the_clock_is_set_back)
 
 UNIT_TEST(test_what_is_new_stays_when_the_clock_is_set_forward)
 {
-	char name[CONTAINERS_NAME_LEN];
-
-	make("b", name);
+	make("b", made);
 	wall_ahead_s = 2 * GRACE_S;
 	sweep_in_use();
-	assert_true(is_there(name));
+	assert_true(is_there(made));
 }
 
 /* How many mountinfo files a look opens that finds so many containers unused. */
 static unsigned opened_for(unsigned containers)
 {
-	char name[CONTAINERS_NAME_LEN], id[32];
+	char id[32];
 
 	for (unsigned i = 0; i < containers; i++) {
 		snprintf(id, sizeof(id), "many-%u", i);
-		make(id, name);
+		make(id, made);
 	}
 	ahead_s += 2 * GRACE_S;
 	mountinfos_opened = 0;
@@ -306,17 +301,15 @@ UNIT_TEST(test_proc_is_read_once_a_look)
 
 UNIT_TEST(test_what_cannot_be_seen_is_mounted)
 {
-	char name[CONTAINERS_NAME_LEN];
-
-	make("b", name);
+	make("b", made);
 	ahead_s = GRACE_S;
 	wall_ahead_s = GRACE_S;
 	unreadable = "mountinfo";
 	sweep_in_use();
-	assert_true(is_there(name));
+	assert_true(is_there(made));
 	unreadable = NULL;
 	sweep_in_use();
-	assert_false(is_there(name));
+	assert_false(is_there(made));
 }
 
 /* The record of that name becomes one of that start of the machine, at that time in it. */
@@ -348,8 +341,6 @@ static void age(const char *name)
 
 UNIT_TEST(test_grace_is_over_between_two_starts)
 {
-	char older[CONTAINERS_NAME_LEN], newer[CONTAINERS_NAME_LEN], unused[CONTAINERS_NAME_LEN];
-
 	make("a", older);
 	age(older);
 	make("a", newer);
@@ -361,7 +352,6 @@ UNIT_TEST(test_grace_is_over_between_two_starts)
 
 UNIT_TEST(test_an_unknown_start_is_no_other_start)
 {
-	char older[CONTAINERS_NAME_LEN], newer[CONTAINERS_NAME_LEN], unused[CONTAINERS_NAME_LEN];
 	const unsigned long long now_s = clock_now_ns() / NS_PER_S;
 
 	make("a", older);
@@ -402,12 +392,11 @@ static int ready_with(unsigned opens, struct fault *fault)
 
 UNIT_TEST(test_a_lack_of_descriptors_is_no_lost_policy)
 {
-	char name[CONTAINERS_NAME_LEN];
 	struct fault fault = {""};
 	unsigned opens = 0;
 	int error;
 
-	make("a", name);
+	make("a", made);
 	while ((error = ready_with(opens, &fault)) != 0 && opens < 100) {
 		print_message("%u: %s\n", opens, fault.text);
 		assert_int_equal(error, -EMFILE);
@@ -421,11 +410,11 @@ UNIT_TEST(test_a_lack_of_descriptors_is_no_lost_policy)
 UNIT_TEST(test_a_damaged_policy_is_lost)
 {
 	const char *const ids[] = {"a", NULL};
-	char name[CONTAINERS_NAME_LEN], path[192], other[200];
+	char path[192], other[200];
 	struct fault fault = {""};
 
-	make("a", name);
-	snprintf(path, sizeof(path), "%s/%s/policy/GPU-a", state_dir, name);
+	make("a", made);
+	snprintf(path, sizeof(path), "%s/%s/policy/GPU-a", state_dir, made);
 	assert_int_equal(truncate(path, 0), 0);
 	assert_int_equal(containers_ready(&places, ids, &fault), -ENOENT);
 	assert_non_null(strstr(fault.text, "delete the pod"));
@@ -433,7 +422,7 @@ UNIT_TEST(test_a_damaged_policy_is_lost)
 	assert_int_equal(mkdir(path, 0700), 0);
 	assert_int_equal(containers_ready(&places, ids, &fault), -ENOENT);
 	assert_int_equal(rmdir(path), 0);
-	snprintf(path, sizeof(path), "%s/%s/policy", state_dir, name);
+	snprintf(path, sizeof(path), "%s/%s/policy", state_dir, made);
 	snprintf(other, sizeof(other), "%s.other", path);
 	assert_int_equal(rename(path, other), 0);
 	close(open(path, O_WRONLY | O_CREAT, 0600));
@@ -444,11 +433,9 @@ UNIT_TEST(test_a_damaged_policy_is_lost)
 UNIT_TEST(test_an_odd_id_is_none)
 {
 	static const char zeros[16 * 1024 * 1024];
-	char name[CONTAINERS_NAME_LEN];
 	struct records records;
 
-	(void)state;
-	make("GPU-a::s::0", name);
+	make("GPU-a::s::0", made);
 	assert_int_equal(records_read(state_dir, &records), 0);
 	assert_non_null(records_newest(&records, "GPU-a::s::0", strlen("GPU-a::s::0")));
 	assert_null(records_newest(&records, zeros, sizeof(zeros)));
@@ -463,17 +450,15 @@ UNIT_TEST(test_an_odd_id_is_none)
 UNIT_TEST(test_what_cannot_be_made_leaves_nothing)
 {
 	const char *const ids[] = {"a", NULL};
-	char name[CONTAINERS_NAME_LEN];
 	struct fault fault = {""};
 	struct rlimit before, small;
 	unsigned there = count(state_dir);
 
-	(void)state;
 	assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
 	small = (struct rlimit){16, before.rlim_max};
 	signal(SIGXFSZ, SIG_IGN);
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
-	assert_int_equal(containers_make(&places, RESOURCE, ids, &policy, name, &fault), -EFBIG);
+	assert_int_equal(containers_make(&places, RESOURCE, ids, &policy, made, &fault), -EFBIG);
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
 	signal(SIGXFSZ, SIG_DFL);
 	assert_int_equal(count(state_dir), there);
@@ -485,7 +470,6 @@ UNIT_TEST(test_a_pipe_is_no_record)
 	char path[192];
 	struct records records;
 
-	(void)state;
 	snprintf(path, sizeof(path), "%s/00000000000000000000000000000000", state_dir);
 	assert_int_equal(mkdir(path, 0700), 0);
 	snprintf(path, sizeof(path), "%s/00000000000000000000000000000000/record", state_dir);
