@@ -239,10 +239,8 @@ UNIT_TEST(test_interrupted)
 /* A kernel that does not answer who lives: everybody may. */
 UNIT_TEST(test_no_answer)
 {
-	struct region a = REGION_CLOSED, b = REGION_CLOSED;
+	struct region a = claimed(), b = claimed();
 
-	claim(&a);
-	claim(&b);
 	assert_int_equal(region_charge(&b, 0, REGION_DATA, GIB, GIB), 0);
 	region_forget(&b); /* gone without a word */
 	failing_number = SYS_fcntl;

@@ -74,6 +74,14 @@ UNUSED static void claim(struct region *ret_region)
 	assert_int_equal(open_claimed(here.path, &one_gib, ret_region), 0);
 }
 
+UNUSED static struct region claimed(void)
+{
+	struct region region = REGION_CLOSED;
+
+	claim(&region);
+	return region;
+}
+
 UNUSED static void say_line(void *arg, const char *line)
 {
 	fprintf(stderr, "%s: %s\n", (const char *)arg, line);

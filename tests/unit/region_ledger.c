@@ -46,9 +46,8 @@ UNIT_TEST(test_classes)
 
 UNIT_TEST(test_limit)
 {
-	struct region region = make_with(1), other = REGION_CLOSED;
+	struct region region = make_with(1), other = claimed();
 
-	claim(&other);
 	assert_int_equal(region_charge(&region, 0, REGION_DATA, 60, 100), 0);
 	assert_int_equal(region_charge(&other, 0, REGION_DATA, 41, 100), -EDQUOT);
 	assert_int_equal(region_charge(&other, 0, REGION_DATA, 40, 100), 0);
@@ -166,10 +165,9 @@ UNIT_TEST(test_devices_out_of_range)
 /* What a dead process held is there for the next one that needs it. */
 UNIT_TEST(test_the_dead_make_room)
 {
-	struct region region = make_with(1), dead = REGION_CLOSED;
+	struct region region = make_with(1), dead = claimed();
 	uint64_t got;
 
-	claim(&dead);
 	assert_int_equal(region_charge(&dead, 0, REGION_DATA, 90, 100), 0);
 	assert_int_equal(region_charge(&region, 0, REGION_DATA, 11, 100), -EDQUOT);
 	region_forget(&dead);

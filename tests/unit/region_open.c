@@ -306,10 +306,9 @@ static long no_writing(long number)
 
 UNIT_TEST(test_view_read_only)
 {
-	struct region region = REGION_CLOSED, view = REGION_CLOSED;
+	struct region region = claimed(), view = REGION_CLOSED;
 	struct fault fault = {""};
 
-	claim(&region);
 	sys_fault = no_writing;
 	assert_int_equal(region_view(here.path, &view, &fault), 0);
 	sys_fault = NULL;

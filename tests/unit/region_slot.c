@@ -34,12 +34,10 @@ static void hold_until_killed(void *arg)
 
 UNIT_TEST(test_claim_and_close)
 {
-	struct region a = REGION_CLOSED, b = REGION_CLOSED;
+	struct region a = claimed(), b = claimed();
 	struct fault fault = {""};
 	const struct vgpu_hami_slot *slot;
 
-	claim(&a);
-	claim(&b);
 	assert_int_equal(a.slot, 0);
 	assert_int_equal(b.slot, 1);
 	slot = &a.file->hami.slots[1];
@@ -107,10 +105,8 @@ UNIT_TEST(test_every_slot)
 /* A dead process's slot is only taken when none is free, and its holdings go at once. */
 UNIT_TEST(test_claim_over_the_dead)
 {
-	struct region a = REGION_CLOSED, dead = REGION_CLOSED, b = REGION_CLOSED;
+	struct region a = claimed(), dead = claimed(), b = REGION_CLOSED;
 
-	claim(&a);
-	claim(&dead);
 	assert_int_equal(region_charge(&dead, 0, REGION_DATA, 50, 0), 0);
 	assert_int_equal(region_charge(&a, 0, REGION_DATA, 4, 0), 0);
 	region_forget(&dead);
@@ -130,11 +126,10 @@ UNIT_TEST(test_claim_over_the_dead)
 UNIT_TEST(test_reap)
 {
 	struct holder *holder = holder_make(here.path);
-	struct region region = REGION_CLOSED, view = REGION_CLOSED;
+	struct region region = claimed(), view = REGION_CLOSED;
 	struct fault fault;
 	pid_t pid;
 
-	claim(&region);
 	assert_int_equal(region_charge(&region, 0, REGION_DATA, MIB, 0), 0);
 	for (int round = 0; round < 2; round++) {
 		holder->ready = 0;
@@ -175,10 +170,8 @@ static void assert_hidden(enum region_step step)
 /* No monitor takes what is left of a slot, while it is emptied, for what a process holds. */
 UNIT_TEST(test_emptied_slot_is_hidden)
 {
-	struct region a = REGION_CLOSED, b = REGION_CLOSED;
+	struct region a = claimed(), b = claimed();
 
-	claim(&a);
-	claim(&b);
 	assert_int_equal(region_charge(&b, 0, REGION_DATA, 5, 0), 0);
 	region_forget(&b);
 	emptied = &a.file->hami.slots[1];
@@ -191,10 +184,8 @@ UNIT_TEST(test_emptied_slot_is_hidden)
 
 UNIT_TEST(test_suspended_counts)
 {
-	struct region a = REGION_CLOSED, b = REGION_CLOSED;
+	struct region a = claimed(), b = claimed();
 
-	claim(&a);
-	claim(&b);
 	b.file->hami.slots[1].status = VGPU_SLOT_SUSPENDED;
 	assert_int_equal(region_charge(&b, 0, REGION_DATA, 5, 0), 0);
 	assert_int_equal(region_living(&a), 2);
@@ -242,11 +233,10 @@ static void fork_a_child(void *arg)
 UNIT_TEST(test_fork)
 {
 	struct holder *holder = holder_make(here.path);
-	struct region region = REGION_CLOSED;
+	struct region region = claimed();
 	uint64_t *done = &holder->done;
 	pid_t pid;
 
-	claim(&region);
 	pid = spawn(fork_a_child, holder);
 	assert_true(reached(&holder->ready, 1, LONG_MS));
 	assert_true(reached(&holder->forgotten, 1, LONG_MS));
@@ -278,9 +268,8 @@ static void open_again(void *arg)
 
 UNIT_TEST(test_child_opens_its_own)
 {
-	struct region region = REGION_CLOSED;
+	struct region region = claimed();
 
-	claim(&region);
 	assert_int_equal(region_charge(&region, 0, REGION_DATA, MIB, 0), 0);
 	assert_int_equal(reap_status(spawn(open_again, &region)), 0);
 	assert_int_equal(region_used(&region, 0), MIB);
@@ -292,11 +281,9 @@ UNIT_TEST(test_child_opens_its_own)
 
 UNIT_TEST(test_descriptor_closed_by_others)
 {
-	struct region a = REGION_CLOSED, b = REGION_CLOSED;
+	struct region a = claimed(), b = claimed();
 	int fd;
 
-	claim(&a);
-	claim(&b);
 	assert_int_equal(region_charge(&b, 0, REGION_DATA, 5, 0), 0);
 	fd = a.fd;
 	close(fd);

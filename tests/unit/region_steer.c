@@ -20,10 +20,9 @@ static void turn(struct region *region, bool paused, bool changes, unsigned proc
 
 UNIT_TEST(test_pause)
 {
-	struct region first = REGION_CLOSED, later = REGION_CLOSED, view = REGION_CLOSED;
+	struct region first = claimed(), later = REGION_CLOSED, view = REGION_CLOSED;
 	struct fault fault = {""};
 
-	claim(&first);
 	assert_int_equal(region_view(here.path, &view, &fault), 0);
 	turn(&view, true, true, 1);
 	assert_int_equal(status_of(&first), VGPU_SLOT_SUSPENDED);
@@ -186,11 +185,10 @@ UNIT_TEST(test_pause_and_resume_at_once)
 
 UNIT_TEST(test_limits)
 {
-	struct region region = REGION_CLOSED;
+	struct region region = claimed();
 	struct region_limits limits;
 	uint64_t first;
 
-	claim(&region);
 	assert_int_equal(region_limit(&region, 0, &first), GIB);
 	assert_int_equal(first, GIB);
 	limits = (struct region_limits){3 * GIB, 70, 90, 5};
