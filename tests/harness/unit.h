@@ -18,10 +18,16 @@
  * the order of their files, lines and rows. An unknown name fails. `--list` prints the names.
  *
  * A fixture's header defines UNIT_SET_UP and UNIT_TEAR_DOWN, which run before and after each
- * test. UNIT_TEST_AROUND names others for one test, and UNIT_TEST_ALONE uses none. Include this
- * header after cmocka.h and the headers that cmocka.h needs.
+ * test. UNIT_TEST_AROUND names others for one test, and UNIT_TEST_ALONE uses none.
  */
 #pragma once
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* cmocka.h needs those four before it. */
+#include <cmocka.h>
 
 #ifndef UNIT_SET_UP
 #define UNIT_SET_UP    NULL

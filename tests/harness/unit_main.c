@@ -1,10 +1,4 @@
 /* For programs of unit tests that have no main function of their own. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "unit.h"
 

@@ -1,10 +1,4 @@
 /* Assertions: which level aborts on a false condition, and that the others do not evaluate it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-/* cmocka.h wants those four before it. */
-#include <cmocka.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>

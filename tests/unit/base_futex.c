@@ -2,13 +2,6 @@
 #include <errno.h>
 #include <sys/syscall.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "clock.h"
 #include "sys.h"
 #include "unit.h"

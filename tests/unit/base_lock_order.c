@@ -1,10 +1,4 @@
 /* The order of locks: a wrong one aborts, although nobody waits. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-/* cmocka.h wants those four before it. */
-#include <cmocka.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/wait.h>

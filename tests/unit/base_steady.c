@@ -8,13 +8,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "clock.h"
 #include "sys.h"
 #include "unit.h"

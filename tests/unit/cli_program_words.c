@@ -1,10 +1,4 @@
 /* The arguments of env(1): what it starts, and whether it takes that out of its slice. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-/* cmocka.h wants those four before it. */
-#include <cmocka.h>
 #include <string.h>
 
 #include "program_words.h"

@@ -1,10 +1,4 @@
 /* Slices for containers: made, made otherwise, made by two at once, removed; their mounts. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -41,18 +35,10 @@ static int make_place(void **state)
 	return container_find_places(&places, &fault);
 }
 
-static int remove_place(void **state)
-{
-	char command[128];
-
-	snprintf(command, sizeof(command), "rm -rf %s/*", here.dir);
-	return system(command) || place_remove(state);
-}
-
 #undef UNIT_SET_UP
 #undef UNIT_TEAR_DOWN
 #define UNIT_SET_UP    make_place
-#define UNIT_TEAR_DOWN remove_place
+#define UNIT_TEAR_DOWN place_remove
 
 static struct container_slice slice_of(const struct policy *policy)
 {

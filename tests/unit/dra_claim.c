@@ -1,11 +1,5 @@
 /* What vgpu-dra reads of the API server, and what it writes there: quantities, claims and slices.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-/* cmocka.h wants those four before it. */
-#include <cmocka.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

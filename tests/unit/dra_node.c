@@ -1,10 +1,4 @@
 /* Whether the node that the API server knows is this machine. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-/* cmocka.h wants those four before it. */
-#include <cmocka.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

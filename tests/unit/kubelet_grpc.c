@@ -1,10 +1,4 @@
 /* The gRPC server of the kubelet's daemons, while it cannot accept connections. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-/* cmocka.h wants those four before it. */
-#include <cmocka.h>
 #include <errno.h>
 #include <sys/socket.h>
 

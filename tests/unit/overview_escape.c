@@ -1,10 +1,4 @@
 /* What text of unknown origin looks like on a terminal. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-/* cmocka.h wants those four before it. */
-#include <cmocka.h>
 #include <string.h>
 
 #include "escape.h"

@@ -1,11 +1,5 @@
 /* Pods by control groups: the paths of runtimes, those that tenants make, and the names of links.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-/* cmocka.h wants those four before it. */
-#include <cmocka.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,10 +1,4 @@
 /* The list of slices where directories cannot be read. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-/* cmocka.h wants those four before it. */
-#include <cmocka.h>
 #include <dirent.h>
 #include <errno.h>
 #include <sys/syscall.h>

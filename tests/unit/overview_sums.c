@@ -1,10 +1,4 @@
 /* What the slices of a GPU have together. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-/* cmocka.h wants those four before it. */
-#include <cmocka.h>
 #include <stdio.h>
 
 #include "clock.h"

@@ -152,17 +152,6 @@ static void run(void *arg)
 	many_end();
 }
 
-static void remove_files(void)
-{
-	static const char *const names[] = {"region.0", "region.1", "GPU-0", "GPU-1"};
-	char path[128];
-
-	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
-		snprintf(path, sizeof(path), "%s/%s", here.dir, names[i]);
-		unlink(path);
-	}
-}
-
 /* What the slices got, percent. */
 static void play(const struct row *which, double ret_share[2])
 {
@@ -180,7 +169,7 @@ static void play(const struct row *which, double ret_share[2])
 		     (unsigned long)which->tenants[1].ns / 1000, ret_share[0], ret_share[1],
 		     (double)results[0].paid_ns / 1e6, (double)results[peers + 1].paid_ns / 1e6);
 	munmap(shared, sizeof(*shared));
-	remove_files();
+	place_empty();
 	peers = 0;
 }
 
@@ -383,7 +372,7 @@ UNIT_TEST(test_exit)
 {
 	many_play(1, leave, NULL);
 	munmap(shared, sizeof(*shared));
-	remove_files();
+	place_empty();
 }
 
 /* -- doubts ------------------------------------------------------------------------------------ */
@@ -419,5 +408,5 @@ UNIT_TEST(test_elastic_doubts)
 {
 	many_play(1, doubt, NULL);
 	munmap(shared, sizeof(*shared));
-	remove_files();
+	place_empty();
 }

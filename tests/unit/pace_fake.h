@@ -518,6 +518,14 @@ static int launch(const struct kernel *kernel)
 	return 0;
 }
 
+/* Launches a kernel of that length on the default stream of the device. */
+UNUSED static void launch_for_ns(int device, uint64_t ns)
+{
+	struct kernel kernel = {.function = 7 + (unsigned)device, .ns = ns, .device = device};
+
+	assert_int_equal(launch(&kernel), 0);
+}
+
 /* Launches a kernel. Returns how long that took. */
 UNUSED static uint64_t launch_timed(const struct kernel *kernel)
 {

@@ -49,19 +49,12 @@ static void other_dies(void)
 	gang_file_forget(&other);
 }
 
-static void launch_on(int device, uint64_t ns)
-{
-	struct kernel kernel = {.function = 7 + (unsigned)device, .ns = ns, .device = device};
-
-	assert_int_equal(launch(&kernel), 0);
-}
-
 static void launch_for(uint64_t ns)
 {
 	uint64_t until_ns = time_ns + ns;
 
 	while (time_ns < until_ns)
-		launch_on(0, 300 * NS_PER_US);
+		launch_for_ns(0, 300 * NS_PER_US);
 }
 
 static struct vgpu_region_gang *own_words(void)
@@ -104,7 +97,7 @@ UNIT_TEST(test_two_slices)
 
 	begin();
 	other_joins();
-	launch_on(0, 300 * NS_PER_US);
+	launch_for_ns(0, 300 * NS_PER_US);
 	assert_int_equal(gang_members(others_gang()), 2);
 	assert_int_equal(own_members(), 0);
 	began_ns = time_ns;
@@ -148,8 +141,8 @@ UNIT_TEST(test_no_directory)
 {
 	begin();
 	rmdir(dir);
-	launch_on(0, 300 * NS_PER_US);
-	launch_on(1, 300 * NS_PER_US);
+	launch_for_ns(0, 300 * NS_PER_US);
+	launch_for_ns(1, 300 * NS_PER_US);
 	assert_int_equal(own_members(), 2);
 	launch_for(3 * NS_PER_S);
 	assert_int_equal(fake.lines, 1);
@@ -175,7 +168,7 @@ UNIT_TEST(test_full)
 	other_joins();
 	while (gang_file_claim(&other, &owner, &fault) >= 0)
 		;
-	launch_on(0, 300 * NS_PER_US);
+	launch_for_ns(0, 300 * NS_PER_US);
 	assert_int_equal(fake.lines, 1);
 	assert_non_null(strstr(fake.line, "is full: it has 28 members at most"));
 	assert_int_equal(own_members(), 1);

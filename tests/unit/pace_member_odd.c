@@ -13,13 +13,6 @@ static void begin(unsigned pct)
 	pace_join_gang(1);
 }
 
-static void launch_on(int device, uint64_t ns)
-{
-	struct kernel kernel = {.function = 7 + (unsigned)device, .ns = ns, .device = device};
-
-	assert_int_equal(launch(&kernel), 0);
-}
-
 static void wait_for_both(void)
 {
 	for (int device = 0; device < DEVICES; device++) {
@@ -34,8 +27,8 @@ static double busy_for(uint64_t for_ns)
 	struct sums then = sums_now();
 
 	while (time_ns - then.at_ns < for_ns) {
-		launch_on(0, 1 * MS);
-		launch_on(1, 1 * MS);
+		launch_for_ns(0, 1 * MS);
+		launch_for_ns(1, 1 * MS);
 	}
 	return share_since(&then);
 }
@@ -49,8 +42,8 @@ UNIT_TEST(test_pauses_are_no_credit)
 	for (unsigned i = 0; i < sizeof(pauses_ms) / sizeof(*pauses_ms); i++) {
 		begin(10);
 		for (unsigned k = 0; k < 10; k++) {
-			launch_on(0, 100 * MS);
-			launch_on(1, 100 * MS);
+			launch_for_ns(0, 100 * MS);
+			launch_for_ns(1, 100 * MS);
 			pass(pauses_ms[i] * MS);
 		}
 		assert_int_equal(bucket_of(0)->charged / (int64_t)MS, 900);
@@ -70,12 +63,12 @@ static double busy_with_waits(unsigned pct, uint64_t kernel_ns)
 	begin(pct);
 	began_ns = time_ns;
 	for (unsigned i = 0; i < 10; i++) {
-		launch_on(0, kernel_ns);
-		launch_on(1, kernel_ns);
+		launch_for_ns(0, kernel_ns);
+		launch_for_ns(1, kernel_ns);
 		wait_for_both();
 	}
 	busy_ns = fake.busy_ns[0];
-	launch_on(0, 1 * MS);
+	launch_for_ns(0, 1 * MS);
 	left();
 	return 100.0 * (double)busy_ns / (double)(time_ns - began_ns);
 }
@@ -148,7 +141,7 @@ UNIT_TEST(test_kept_at_begin)
 	begin(50);
 	fake.record_ns = 1 * MS;
 	at_time(time_ns + MS / 2, launch_beside);
-	launch_on(0, 1 * MS);
+	launch_for_ns(0, 1 * MS);
 	assert_true(then_ns == UINT64_MAX);
 	fake.record_ns = 0;
 	synchronise_stream(0);
@@ -193,17 +186,17 @@ static void find_full(void)
 		words->member[i].owner = owner;
 		words->member[i].device = 1;
 	}
-	launch_on(0, 1 * MS);
+	launch_for_ns(0, 1 * MS);
 	pass(NS_PER_S);
-	launch_on(0, 1 * MS);
+	launch_for_ns(0, 1 * MS);
 	assert_int_equal(fake.lines, 1);
 	assert_non_null(strstr(fake.line, "no entry left for this program among the 28"));
 	assert_non_null(strstr(fake.line, "run fewer programs in the slice"));
 	words->member[5].owner = 0;
-	launch_on(0, 1 * MS);
+	launch_for_ns(0, 1 * MS);
 	assert_int_equal(words->member[5].owner, 0);
 	pass(NS_PER_S);
-	launch_on(0, 1 * MS);
+	launch_for_ns(0, 1 * MS);
 	assert_int_equal(words->member[5].owner, owner);
 	assert_int_equal(words->member[5].device, 0);
 	left();
@@ -226,11 +219,11 @@ UNIT_TEST(test_leaves_with_work_in_flight)
 		uint64_t used_ns, ms = kernels_ms[i] < 3000 ? kernels_ms[i] : 3000;
 
 		begin(50);
-		launch_on(1, 1 * NS_PER_US);
-		launch_on(0, kernels_ms[i] * MS);
+		launch_for_ns(1, 1 * NS_PER_US);
+		launch_for_ns(0, kernels_ms[i] * MS);
 		pass(3 * NS_PER_S);
 		pace_set_gang(PACE_GANG_NO);
-		launch_on(1, 1 * NS_PER_US);
+		launch_for_ns(1, 1 * NS_PER_US);
 		used_ns = words->group.used_ns;
 		print_message("%lu ms: %lu ms are paid for\n", (unsigned long)ms,
 			      (unsigned long)(used_ns / MS));
@@ -251,12 +244,12 @@ UNIT_TEST(test_lifted)
 	uint64_t began_ns;
 
 	begin(1);
-	launch_on(1, 1 * MS);
-	launch_on(0, 100 * MS);
+	launch_for_ns(1, 1 * MS);
+	launch_for_ns(0, 100 * MS);
 	wait_for_both();
 	began_ns = time_ns;
 	at_time(time_ns + 50 * MS, lift_quotas);
 	words->member[1].ready = time_ns + 100 * NS_PER_S;
-	launch_on(0, 1 * MS);
+	launch_for_ns(0, 1 * MS);
 	assert_in_range(time_ns - began_ns, 50 * MS, 80 * MS);
 }

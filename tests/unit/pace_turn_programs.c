@@ -76,17 +76,6 @@ static void run(void *arg)
 	many_end();
 }
 
-static void remove_files(void)
-{
-	static const char *const names[] = {"region.0", "region.1", "region.2", "GPU-0", "GPU-1"};
-	char path[128];
-
-	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
-		snprintf(path, sizeof(path), "%s/%s", here.dir, names[i]);
-		unlink(path);
-	}
-}
-
 static void note_program(unsigned number, const struct program *program)
 {
 	harness_note("    process %u: kernels of %u, %u, %u us (the first %u), %u us ahead, waits "
@@ -113,7 +102,7 @@ static void play(struct group *group, double ret_share[SLICES_MAX])
 		ret_share[slice_of(group, first + i)] +=
 			100.0 * (double)shared->busy_ns[i] / (double)group->for_ns;
 	munmap(shared, sizeof(*shared));
-	remove_files();
+	place_empty();
 }
 
 /* The bounds are what was seen when they were written, and one slice more. */

@@ -1,9 +1,7 @@
-/*
- * Gives each test a directory of its own, here. Include it after cmocka.h and the headers that
- * cmocka.h needs.
- */
+/* Gives each test a directory of its own, here. */
 #pragma once
 
+#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,14 +36,24 @@ UNUSED static void place_pipe(const char *path)
 	alarm(PIPE_WAIT_S);
 }
 
+static int place_remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	(void)st, (void)type, (void)ftw;
+	return remove(path);
+}
+
+/* Removes all that is in the directory. */
+UNUSED static void place_empty(void)
+{
+	nftw(here.dir, place_remove_one, 8, FTW_DEPTH | FTW_PHYS);
+	mkdir(here.dir, 0700);
+}
+
 UNUSED static int place_remove(void **state)
 {
 	(void)state;
 	alarm(0);
-	unlink(here.path);
-	rmdir(here.path);
-	rmdir(here.dir);
-	return 0;
+	return nftw(here.dir, place_remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
 #undef UNIT_SET_UP

@@ -1,11 +1,5 @@
 /* The configuration of vgpu-device-plugin: what it may say, and that a mistake is never half
  * obeyed. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-/* cmocka.h wants those four before it. */
-#include <cmocka.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,10 +1,4 @@
 /* Which GPUs are cut, whether the slices fit, and the IDs of devices. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-/* cmocka.h wants those four before it. */
-#include <cmocka.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,10 +1,4 @@
 /* Files on the host that runtimes mount: what becomes of what lies in their place. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-/* cmocka.h wants those four before it. */
-#include <cmocka.h>
 #include <errno.h>
 #include <signal.h>
 #include <sys/resource.h>

@@ -1,10 +1,4 @@
 /* The line that says why the names of pods are not known. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-/* cmocka.h wants those four before it. */
-#include <cmocka.h>
 #include <errno.h>
 #include <string.h>
 

@@ -1,10 +1,4 @@
 /* Options whose values are kept as they are. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-/* cmocka.h wants those four before it. */
-#include <cmocka.h>
 #include <string.h>
 
 #include "options.h"

@@ -1,10 +1,4 @@
 /* The kubelet's answer of pod resources, and the file of a container's names. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-/* cmocka.h wants those four before it. */
-#include <cmocka.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,20 +7,6 @@
 #include "place.h"
 #include "pod_resources.h"
 #include "unit.h"
-
-#undef UNIT_SET_UP
-#undef UNIT_TEAR_DOWN
-#define UNIT_SET_UP    place_make
-#define UNIT_TEAR_DOWN remove_place
-
-static int remove_place(void **state)
-{
-	char path[256];
-
-	snprintf(path, sizeof(path), "%s/" POD_FILE, here.dir);
-	unlink(path);
-	return place_remove(state);
-}
 
 /* -- the answer -------------------------------------------------------------------------------- */
 

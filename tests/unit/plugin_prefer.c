@@ -1,11 +1,4 @@
 /* Which GPUs' slices a container gets, by each placement. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-/* cmocka.h wants those four before it. */
-#include <cmocka.h>
-
 #include "prefer.h"
 #include "unit.h"
 

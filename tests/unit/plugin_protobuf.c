@@ -1,11 +1,5 @@
 /* The codec of the kubelet's messages: against bytes that protoc makes, and against damaged ones.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-/* cmocka.h wants those four before it. */
-#include <cmocka.h>
 #include <errno.h>
 #include <string.h>
 

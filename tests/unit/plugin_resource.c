@@ -1,10 +1,4 @@
 /* The methods of a resource, with memory and without. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-/* cmocka.h wants those four before it. */
-#include <cmocka.h>
 #include <string.h>
 
 #include "resource.h"

@@ -1,14 +1,8 @@
 /* The granules that allocations occupy: what each takes and gives back. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
-
-#include <cmocka.h>
 
 #include "blocks.h"
 #include "size.h"

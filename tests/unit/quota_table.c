@@ -1,13 +1,7 @@
 /* The table of allocations, against a model that cannot be wrong. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
-
-#include <cmocka.h>
 
 #include "sys.h"
 #include "table.h"

@@ -6,11 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,8 +15,6 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "clock.h"
 #include "departure.h"
@@ -91,6 +85,36 @@ UNUSED static unsigned count_wrong(struct region *region)
 {
 	return region_check(region, say_line, (void *)(uintptr_t) "region_check");
 }
+
+static char checked_lines[4096];
+
+static void keep_line(void *arg, const char *line)
+{
+	(void)arg;
+	strncat(checked_lines, line, sizeof(checked_lines) - strlen(checked_lines) - 2);
+	strcat(checked_lines, "\n");
+}
+
+/* At least one and at most `most` things are wrong, and the check says so in these words. */
+UNUSED static void assert_wrong(struct region *region, unsigned most, const char *words)
+{
+	unsigned count;
+
+	checked_lines[0] = '\0';
+	count = region_check(region, keep_line, NULL);
+	if (count < 1 || count > most || !strstr(checked_lines, words))
+		fail_msg("%u lines with \"%s\": \"%s\"", count, words, checked_lines);
+}
+
+/* The same with that value in the field. With the former one, nothing is wrong. */
+#define ASSERT_SEEN(region, most, field, value, words)    \
+	do {                                              \
+		__typeof__(field) was_ = (field);         \
+		(field) = (__typeof__(field))(value);     \
+		assert_wrong(region, most, words);        \
+		(field) = was_;                           \
+		assert_int_equal(count_wrong(region), 0); \
+	} while (0)
 
 /* -- children --------------------------------------------------------------------------------- */
 

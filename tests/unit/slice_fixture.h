@@ -2,57 +2,32 @@
  * environment. */
 #pragma once
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-/* cmocka.h wants those four before it. */
-#include <cmocka.h>
 #include <errno.h>
-#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "unit.h"
+#include "place.h"
 
-static char root[64]; /* path of the test's directory */
-
-static int fixture_remove(const char *path, const struct stat *st, int type, struct FTW *ftw)
+static int slice_place_make(void **state)
 {
-	(void)st, (void)type, (void)ftw;
-	return remove(path);
-}
-
-static int fixture_make(void **state)
-{
-	(void)state;
 	clearenv();
-	strcpy(root, "/tmp/vgpu-test.XXXXXX");
-	return mkdtemp(root) ? 0 : -1;
-}
-
-static int fixture_drop(void **state)
-{
-	(void)state;
-	return nftw(root, fixture_remove, 8, FTW_DEPTH | FTW_PHYS);
+	return place_make(state);
 }
 
 #undef UNIT_SET_UP
-#undef UNIT_TEAR_DOWN
-#define UNIT_SET_UP    fixture_make
-#define UNIT_TEAR_DOWN fixture_drop
+#define UNIT_SET_UP slice_place_make
 
-/* Returns the path root/name. The last eight results stay valid. */
+/* Returns the path of a name in the directory. The last eight results stay valid. */
 static inline char *in_root(const char *name)
 {
 	static char paths[8][512];
 	static unsigned next;
 	char *path = paths[next++ % 8];
 
-	snprintf(path, sizeof(paths[0]), "%s/%s", root, name);
+	snprintf(path, sizeof(paths[0]), "%s/%s", here.dir, name);
 	return path;
 }
 

@@ -333,7 +333,7 @@ static void read_refuses(int error, const char *words)
 	memset(&policy, 0x5a, sizeof(policy));
 	assert_int_equal(policy_read(in_root("p"), &policy, &fault), error);
 	assert_says(fault.text, words);
-	assert_says(fault.text, root);
+	assert_says(fault.text, here.dir);
 	assert_int_equal(policy.device_count, 0x5a5a5a5a);
 }
 

@@ -1,10 +1,4 @@
 /* What the driver is told in CUDA_VISIBLE_DEVICES: every form that the variable has. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-/* cmocka.h wants those four before it. */
-#include <cmocka.h>
 #include <stdio.h>
 #include <string.h>
 

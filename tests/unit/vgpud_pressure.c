@@ -1,10 +1,4 @@
 /* Memory pressure while NVML does not tell how much memory a GPU has. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-/* cmocka.h wants those four before it. */
-#include <cmocka.h>
 #include <stdio.h>
 #include <string.h>
 

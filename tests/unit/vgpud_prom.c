@@ -1,11 +1,4 @@
 /* Labels of metrics, with memory and without. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-/* cmocka.h wants those four before it. */
-#include <cmocka.h>
-
 #include "prom.h"
 #include "unit.h"
 

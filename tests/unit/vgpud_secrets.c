@@ -1,10 +1,4 @@
 /* The files with vgpud's secrets, when the calls that read them fail. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-/* cmocka.h wants those four before it. */
-#include <cmocka.h>
 #include <errno.h>
 #include <string.h>
 #include <sys/syscall.h>

@@ -1,10 +1,4 @@
 /* Weights of entries in a file of turns whose key is of no region that was read. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-/* cmocka.h wants those four before it. */
-#include <cmocka.h>
 #include <string.h>
 
 #include "turns_check.h"

@@ -1,10 +1,4 @@
 /* Which regions a look did not read, and which entries in a file of turns may be theirs. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-/* cmocka.h wants those four before it. */
-#include <cmocka.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 
@@ -52,14 +46,6 @@ static uint64_t make(const char *gpu, const char *policy)
 	return write_file(path, "");
 }
 
-static void clean(void)
-{
-	char command[128];
-
-	snprintf(command, sizeof(command), "rm -rf %s/*", here.dir);
-	assert_int_equal(system(command), 0);
-}
-
 /* A key that a region with the inode can have. */
 static uint64_t key_of(uint64_t inode)
 {
@@ -101,7 +87,7 @@ UNIT_TEST(test_policy)
 
 		assert_int_equal(find(key_of(inode)), rows[i].found);
 		assert_int_equal(find(key_of(inode + 1)), -1);
-		clean();
+		place_empty();
 	}
 }
 
@@ -123,7 +109,7 @@ UNIT_TEST(test_no_inode)
 	snprintf(beyond, sizeof(beyond), "%s/region", path);
 	one[0].region_path = beyond; /* ENOTDIR */
 	assert_int_equal(find(key_of(inode + 1)), 0);
-	clean();
+	place_empty();
 }
 
 /* A region that was read has its entry by its key. One that could not be read is listed with the
@@ -142,5 +128,5 @@ UNIT_TEST(test_read)
 	unread_list(&overview, &unread);
 	assert_string_equal(unread.region[0].why, "a reason");
 	unread_free(&unread);
-	clean();
+	place_empty();
 }

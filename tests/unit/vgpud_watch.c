@@ -1,10 +1,4 @@
 /* The lines about looks at the machine that fail. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-/* cmocka.h wants those four before it. */
-#include <cmocka.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,10 +1,4 @@
 /* Unit tests that pass and fail, for harness.sh. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "unit.h"
 
