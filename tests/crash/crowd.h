@@ -101,15 +101,15 @@ static void control(void *arg)
 	(void)arg;
 	snprintf(path, sizeof(path), "%s.control", crowd->path);
 	fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-	MUST(fd >= 0 && ftruncate(fd, 4096) == 0 && unlink(path) == 0);
+	CHECK(fd >= 0 && ftruncate(fd, 4096) == 0 && unlink(path) == 0);
 	page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	MUST(page != MAP_FAILED);
+	CHECK(page != MAP_FAILED);
 	while (!FLAG_READ(crowd->finish)) {
 		struct stopwatch watch = stopwatch_start();
 
 		usleep(CONTROL_PAUSE_US);
 		__atomic_add_fetch((uint64_t *)(void *)page, 1, __ATOMIC_SEQ_CST);
-		MUST(sys_lock_byte(fd, 0) == 0 && sys_unlock_byte(fd, 0) == 0);
+		CHECK(sys_lock_byte(fd, 0) == 0 && sys_unlock_byte(fd, 0) == 0);
 		note_time(&crowd->control, &watch, CONTROL_PAUSE_US * NS_PER_US);
 		__atomic_add_fetch(&crowd->control_rounds, 1, __ATOMIC_SEQ_CST);
 	}
@@ -157,7 +157,7 @@ static void change_one(struct region *region, struct worker *self, uint64_t *hel
 		return;
 	}
 	error = region_charge(region, 0, class, bytes, LIMIT);
-	MUST(error == 0 || error == -EDQUOT || error == -ETIMEDOUT);
+	CHECK(error == 0 || error == -EDQUOT || error == -ETIMEDOUT);
 	count_refusal(self, error == -ETIMEDOUT);
 	if (error)
 		return;
@@ -177,7 +177,7 @@ static void change_export(struct region *region, struct worker *self, struct hol
 		__atomic_store_n(&self->offered, 0, __ATOMIC_SEQ_CST);
 		let_go(self, exported->bytes);
 		result = region_share_withdraw(region, exported->key, REGION_SHARE_AS_EXPORTED);
-		MUST(result == 0 || result == 1);
+		CHECK(result == 0 || result == 1);
 		if (result == 0)
 			region_refund(region, 0, REGION_DATA, exported->bytes);
 		exported->key = 0;
@@ -185,7 +185,7 @@ static void change_export(struct region *region, struct worker *self, struct hol
 		hold(self, bytes);
 		exported->key = (uint64_t)getpid() << 32 | ++holdings->exports;
 		exported->bytes = bytes;
-		MUST(region_share_export(region, 0, exported->key, bytes) == 0);
+		CHECK(region_share_export(region, 0, exported->key, bytes) == 0);
 		__atomic_store_n(&self->offered, exported->key, __ATOMIC_SEQ_CST);
 	}
 }
@@ -203,7 +203,7 @@ static void change_import(struct region *region, struct shared *imported, unsign
 		imported->key = 0;
 	} else if (key) {
 		result = region_share_import(region, key, &device, &bytes);
-		MUST(result == 0 || (result == 1 && device == 0));
+		CHECK(result == 0 || (result == 1 && device == 0));
 		if (result == 1)
 			*imported = (struct shared){key, bytes};
 	}
@@ -222,13 +222,13 @@ static void change_any(struct region *region, struct worker *self, struct holdin
 		change_export(region, self, holdings, seed);
 	else
 		change_import(region, &holdings->imported[which - HOLDINGS - 1], seed);
-	MUST(region_used(region, 0) <= LIMIT);
+	CHECK(region_used(region, 0) <= LIMIT);
 }
 
 static void stand_still(struct region *region, struct worker *self, const struct holdings *holdings)
 {
 	while (region_is_late(region)) /* the next change makes what could not be made then */
-		MUST(region_charge(region, 0, REGION_DATA, 0, 0) == 0);
+		CHECK(region_charge(region, 0, REGION_DATA, 0, 0) == 0);
 	self->held = 0;
 	for (unsigned i = 0; i < HOLDINGS; i++)
 		self->held += holdings->held[i];
@@ -259,10 +259,10 @@ static void come(struct worker *self, const struct region_setup *setup, struct r
 		count_refusal(self, true);
 	if (error)
 		fprintf(stderr, "%s\n", fault.text);
-	MUST(error == 0);
+	CHECK(error == 0);
 	while ((error = region_claim(ret_region, &fault)) == -ETIMEDOUT)
 		count_refusal(self, true);
-	MUST(error == 0);
+	CHECK(error == 0);
 }
 
 /* One of the others. */

@@ -82,8 +82,8 @@ static void die_holding(void *arg)
 
 	(void)arg;
 	begin_child();
-	MUST(open_claimed(crowd->path, NULL, &region) == 0);
-	MUST(region_charge(&region, 1, REGION_DATA, 5, 0) == 0);
+	CHECK(open_claimed(crowd->path, NULL, &region) == 0);
+	CHECK(region_charge(&region, 1, REGION_DATA, 5, 0) == 0);
 	region_step_hook = die_at_raise_total;
 	region_charge(&region, 1, REGION_DATA, 6, 0);
 	_exit(1);
@@ -95,8 +95,8 @@ static void die_charged(void *arg)
 
 	(void)arg;
 	begin_child();
-	MUST(open_claimed(crowd->path, NULL, &region) == 0);
-	MUST(region_charge(&region, 1, REGION_DATA, 5, 0) == 0);
+	CHECK(open_claimed(crowd->path, NULL, &region) == 0);
+	CHECK(region_charge(&region, 1, REGION_DATA, 5, 0) == 0);
 	kill(getpid(), SIGKILL);
 }
 
@@ -111,7 +111,7 @@ static void export_many(struct region *region)
 	for (unsigned i = 0; i < count; i++)
 		share_export(region, 1, key + i, 1);
 	for (unsigned i = 0; i < count; i++) {
-		MUST(region_share_withdraw(region, key + i, REGION_SHARE_AS_EXPORTED) == 0);
+		CHECK(region_share_withdraw(region, key + i, REGION_SHARE_AS_EXPORTED) == 0);
 		region_refund(region, 1, REGION_DATA, 1);
 	}
 	key += count;
@@ -122,21 +122,21 @@ static void look_on(void)
 	struct region view = REGION_CLOSED;
 	struct fault fault;
 
-	MUST(region_view(crowd->path, &view, &fault) == 0);
+	CHECK(region_view(crowd->path, &view, &fault) == 0);
 	region_check(&view, NULL, NULL);
 	region_close(&view);
 }
 
 static void do_everything(const struct region_setup *setup)
 {
-	MUST(WIFSIGNALED(reap_status(spawn(die_holding, NULL))));
-	MUST(region_charge(&doomed_first, 1, REGION_DATA, 7, 0) == 0); /* taken over, perhaps */
+	CHECK(WIFSIGNALED(reap_status(spawn(die_holding, NULL))));
+	CHECK(region_charge(&doomed_first, 1, REGION_DATA, 7, 0) == 0); /* taken over, perhaps */
 	region_refund(&doomed_first, 1, REGION_DATA, 7);
-	MUST(WIFSIGNALED(reap_status(spawn(die_charged, NULL))));
-	MUST(region_reap(&doomed_first) >= 0);
-	MUST(open_claimed(crowd->path, setup, &doomed_second) == 0);
+	CHECK(WIFSIGNALED(reap_status(spawn(die_charged, NULL))));
+	CHECK(region_reap(&doomed_first) >= 0);
+	CHECK(open_claimed(crowd->path, setup, &doomed_second) == 0);
 	share_in_turn(&doomed_first, &doomed_second, 1, 77);
-	MUST(open_claimed(crowd->path, setup, &doomed_second) == 0);
+	CHECK(open_claimed(crowd->path, setup, &doomed_second) == 0);
 	exit_in_turn(&doomed_first, &doomed_second, 1, 79);
 	export_many(&doomed_first);
 	look_on();

@@ -210,7 +210,7 @@ static void leave_something(void *arg)
 	struct region region = REGION_CLOSED;
 
 	(void)arg;
-	MUST(open_claimed(crowd->path, &setup, &region) == 0);
+	CHECK(open_claimed(crowd->path, &setup, &region) == 0);
 	share_export(&region, 0, 99, 1234);
 	kill(getpid(), SIGKILL);
 }

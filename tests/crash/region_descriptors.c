@@ -37,13 +37,13 @@ static void join(void)
 {
 	region_forget(&keeper);
 	mine = (struct region)REGION_CLOSED;
-	MUST(open_claimed(path, NULL, &mine) == 0);
+	CHECK(open_claimed(path, NULL, &mine) == 0);
 }
 
 static void export_it(void)
 {
-	MUST(region_charge(&mine, 0, REGION_DATA, BYTES, 0) == 0);
-	MUST(region_share_export_descriptors(&mine, 0, &run->key, BYTES) == 0);
+	CHECK(region_charge(&mine, 0, REGION_DATA, BYTES, 0) == 0);
+	CHECK(region_share_export_descriptors(&mine, 0, &run->key, BYTES) == 0);
 	run->exported = 1;
 }
 
@@ -53,7 +53,7 @@ static void play_exporter(void *arg)
 	join();
 	region_step_hook = count_step;
 	export_it();
-	MUST(region_share_withdraw(&mine, run->key.key, BYTES) == 1);
+	CHECK(region_share_withdraw(&mine, run->key.key, BYTES) == 1);
 	kill(getpid(), SIGKILL);
 }
 
@@ -70,7 +70,7 @@ static void play_reaper(void *arg)
 	(void)arg;
 	region_step_hook = count_step;
 	join();
-	MUST(region_reap(&mine) >= 0);
+	CHECK(region_reap(&mine) >= 0);
 	kill(getpid(), SIGKILL);
 }
 
@@ -82,8 +82,8 @@ static void play_importer(void *arg)
 	(void)arg;
 	region_step_hook = count_step;
 	join();
-	MUST(region_reap(&mine) >= 0);
-	MUST(region_share_import(&mine, run->key.key, &device, &bytes) == 1);
+	CHECK(region_reap(&mine) >= 0);
+	CHECK(region_share_import(&mine, run->key.key, &device, &bytes) == 1);
 	region_share_import_end(&mine, run->key.key);
 	kill(getpid(), SIGKILL);
 }

@@ -41,7 +41,7 @@ static void ask(enum favour favour, uint64_t key)
 	run->favour = favour;
 	run->key = key;
 	__atomic_add_fetch(&run->asked, 1, __ATOMIC_SEQ_CST);
-	MUST(reached(&run->answered, run->asked, LONG_MS));
+	CHECK(reached(&run->answered, run->asked, LONG_MS));
 }
 
 static void export_and_die(void *arg)
@@ -52,14 +52,14 @@ static void export_and_die(void *arg)
 	region_step_hook = NULL;
 	region_forget(&first);
 	region_forget(&second);
-	MUST(open_claimed(run->path, NULL, &region) == 0);
+	CHECK(open_claimed(run->path, NULL, &region) == 0);
 	share_export(&region, 0, *key, BYTES(*key));
 	kill(getpid(), SIGKILL);
 }
 
 static void leave_exported(uint64_t key)
 {
-	MUST(WIFSIGNALED(reap_status(spawn(export_and_die, &key))));
+	CHECK(WIFSIGNALED(reap_status(spawn(export_and_die, &key))));
 }
 
 /* Exported by the worker, exported by the keeper: the charge goes round. */
@@ -68,7 +68,7 @@ static void go_round(void)
 	share_export(&first, 0, 1, BYTES(1));
 	share_import(&first, 1);
 	ask(IMPORT, 1);
-	MUST(region_share_withdraw(&first, 1, REGION_SHARE_AS_EXPORTED) == 1); /* to the keeper */
+	CHECK(region_share_withdraw(&first, 1, REGION_SHARE_AS_EXPORTED) == 1); /* to the keeper */
 	share_import(&second, 1);
 	ask(END, 1); /* and back */
 	ask(IMPORT, 1);
@@ -92,15 +92,15 @@ static void meet_the_dead(void)
 	leave_exported(3);
 	ask(IMPORT, 3);
 	share_import(&first, 3);
-	MUST(region_reap(&first) == 1);
+	CHECK(region_reap(&first) == 1);
 	ask(END, 3);
 	region_share_import_end(&first, 3);
 	leave_exported(4);
 	share_import(&second, 4);
 	ask(IMPORT, 4);
-	MUST(region_reap(&first) == 1);
+	CHECK(region_reap(&first) == 1);
 	leave_exported(5);
-	MUST(region_reap(&second) == 1);
+	CHECK(region_reap(&second) == 1);
 }
 
 static void share_all(void *arg)
@@ -108,8 +108,8 @@ static void share_all(void *arg)
 	(void)arg;
 	region_forget(&keeper);
 	region_step_hook = count_step;
-	MUST(open_claimed(run->path, NULL, &first) == 0);
-	MUST(open_claimed(run->path, NULL, &second) == 0);
+	CHECK(open_claimed(run->path, NULL, &first) == 0);
+	CHECK(open_claimed(run->path, NULL, &second) == 0);
 	go_round();
 	meet_the_dead();
 	share_export(&first, 0, 6, BYTES(6));
@@ -191,8 +191,8 @@ static void reap_counted(void *arg)
 	(void)arg;
 	region_forget(&keeper);
 	region_step_hook = count_step;
-	MUST(open_claimed(run->path, NULL, &region) == 0);
-	MUST(region_reap(&region) >= 0);
+	CHECK(open_claimed(run->path, NULL, &region) == 0);
+	CHECK(region_reap(&region) >= 0);
 	region_close(&region);
 }
 

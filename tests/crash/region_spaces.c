@@ -58,7 +58,7 @@ static void die_as_init(enum region_step step)
 static void stand_still(struct region *region, const uint64_t held[HOLDINGS])
 {
 	while (region_is_late(region)) /* the next change makes what could not be made then */
-		MUST(region_charge(region, 0, REGION_DATA, 0, 0) == 0);
+		CHECK(region_charge(region, 0, REGION_DATA, 0, 0) == 0);
 	self->held = 0;
 	for (unsigned i = 0; i < HOLDINGS; i++)
 		self->held += held[i];
@@ -77,10 +77,10 @@ static void come(const struct region_setup *setup, struct region *region)
 
 	while ((error = region_open(pod->path, setup, region, &fault)) == -ETIMEDOUT)
 		;
-	MUST(error == 0);
+	CHECK(error == 0);
 	while ((error = region_claim(region, &fault)) == -ETIMEDOUT)
 		;
-	MUST(error == 0);
+	CHECK(error == 0);
 	self->slot = region->slot;
 }
 
@@ -103,7 +103,7 @@ static void change(struct region *region, unsigned which, uint64_t held[HOLDINGS
 	} else if (region_charge(region, 0, class, bytes, LIMIT) == 0) {
 		held[which] = bytes;
 	}
-	MUST(region_used(region, 0) <= LIMIT);
+	CHECK(region_used(region, 0) <= LIMIT);
 }
 
 static void work(void *arg)
@@ -115,7 +115,7 @@ static void work(void *arg)
 
 	self = arg;
 	seed = (unsigned)clock_now_ns();
-	MUST((self == &pod->workers[IN_SPACES]) == (getpid() != 1));
+	CHECK((self == &pod->workers[IN_SPACES]) == (getpid() != 1));
 	region_step_hook = getpid() == 1 ? die_as_init : die_if_armed;
 	come(&setup, &region);
 	for (;;) {

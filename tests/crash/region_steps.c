@@ -53,8 +53,8 @@ static void die_holding(void *arg)
 
 	region_step_hook = NULL;
 	region_forget(arg);
-	MUST(open_claimed(run->path, &setup, &region) == 0);
-	MUST(region_charge(&region, 0, REGION_MODULE, 3, 0) == 0);
+	CHECK(open_claimed(run->path, &setup, &region) == 0);
+	CHECK(region_charge(&region, 0, REGION_MODULE, 3, 0) == 0);
 	region_step_hook = die_at_raise_total;
 	region_charge(&region, 0, REGION_DATA, 4, 0);
 	_exit(1);
@@ -68,14 +68,14 @@ static void die_charged(void *arg)
 
 	region_step_hook = NULL;
 	region_forget(arg);
-	MUST(open_claimed(run->path, &setup, &region) == 0);
-	MUST(region_charge(&region, 0, REGION_DATA, 40 * MIB, LIMIT) == 0);
+	CHECK(open_claimed(run->path, &setup, &region) == 0);
+	CHECK(region_charge(&region, 0, REGION_DATA, 40 * MIB, LIMIT) == 0);
 	kill(getpid(), SIGKILL);
 }
 
 static void must_die(pid_t pid)
 {
-	MUST(WIFSIGNALED(reap_status(pid)));
+	CHECK(WIFSIGNALED(reap_status(pid)));
 }
 
 /* What one leaves behind who dies while the file gets its size. */
@@ -86,7 +86,7 @@ static void leave_zeros(void)
 
 	run->unmade = 1;
 	fd = open(run->path, O_WRONLY | O_TRUNC);
-	MUST(fd >= 0 && write(fd, zeros, sizeof(zeros)) == (ssize_t)sizeof(zeros));
+	CHECK(fd >= 0 && write(fd, zeros, sizeof(zeros)) == (ssize_t)sizeof(zeros));
 	close(fd);
 }
 
@@ -99,25 +99,25 @@ static void work_out(void *arg)
 	(void)arg;
 	umask(077);
 	region_step_hook = count_step;
-	MUST(open_claimed(run->path, &setup, &region) == 0); /* made */
+	CHECK(open_claimed(run->path, &setup, &region) == 0); /* made */
 	region_close(&region);
 	leave_zeros();
-	MUST(open_claimed(run->path, &setup, &region) == 0); /* made again */
-	MUST(region_charge(&region, 0, REGION_DATA, 10 * MIB, LIMIT) == 0);
-	MUST(open_claimed(run->path, &more, &second) == 0); /* appended to */
-	MUST(region_charge(&second, 1, REGION_CONTEXT, 5, LIMIT) == 0);
+	CHECK(open_claimed(run->path, &setup, &region) == 0); /* made again */
+	CHECK(region_charge(&region, 0, REGION_DATA, 10 * MIB, LIMIT) == 0);
+	CHECK(open_claimed(run->path, &more, &second) == 0); /* appended to */
+	CHECK(region_charge(&second, 1, REGION_CONTEXT, 5, LIMIT) == 0);
 	share_in_turn(&region, &second, 0, 77);
-	MUST(open_claimed(run->path, &more, &second) == 0);
+	CHECK(open_claimed(run->path, &more, &second) == 0);
 	exit_in_turn(&region, &second, 0, 79);
-	MUST(region_charge(&region, 0, REGION_OFFSET, 12, 0) == 0);
+	CHECK(region_charge(&region, 0, REGION_OFFSET, 12, 0) == 0);
 	region_refund(&region, 0, REGION_DATA, 10 * MIB);
 	region_close(&region);
-	MUST(open_claimed(run->path, &more, &region) == 0); /* reset */
+	CHECK(open_claimed(run->path, &more, &region) == 0); /* reset */
 	must_die(spawn(die_holding, &region));
-	MUST(region_charge(&region, 0, REGION_DATA, 30 * MIB, LIMIT) == 0); /* taken over */
+	CHECK(region_charge(&region, 0, REGION_DATA, 30 * MIB, LIMIT) == 0); /* taken over */
 	must_die(spawn(die_charged, &region));
-	MUST(region_charge_range(&region, 0, REGION_DATA, 70 * MIB, 90 * MIB, LIMIT, &got) == 0);
-	MUST(got == 70 * MIB); /* the dead were reaped for it */
+	CHECK(region_charge_range(&region, 0, REGION_DATA, 70 * MIB, 90 * MIB, LIMIT, &got) == 0);
+	CHECK(got == 70 * MIB); /* the dead were reaped for it */
 	region_refund(&region, 0, REGION_DATA, got);
 	region_close(&region);
 }

@@ -45,13 +45,13 @@ static void die(void)
 
 static void open_mine(void)
 {
-	MUST(open_claimed(run->path, &setup, &mine) == 0);
+	CHECK(open_claimed(run->path, &setup, &mine) == 0);
 }
 
 static void open_both(void)
 {
 	open_mine();
-	MUST(open_claimed(run->path, &setup, &second) == 0);
+	CHECK(open_claimed(run->path, &setup, &second) == 0);
 }
 
 static enum region_step last_step;
@@ -76,8 +76,8 @@ static void die_charged(void *arg)
 {
 	(void)arg;
 	begin_child();
-	MUST(open_claimed(run->path, &setup, &second) == 0);
-	MUST(region_charge(&mine, 0, REGION_DATA, 40 * MIB, LIMIT) == 0);
+	CHECK(open_claimed(run->path, &setup, &second) == 0);
+	CHECK(region_charge(&mine, 0, REGION_DATA, 40 * MIB, LIMIT) == 0);
 	share_export(&mine, 0, 70, 5);
 	share_import(&second, 70);
 	die();
@@ -88,7 +88,7 @@ static void die_charging(void *arg)
 {
 	(void)arg;
 	begin_child();
-	MUST(region_charge(&mine, 0, REGION_MODULE, 3, 0) == 0);
+	CHECK(region_charge(&mine, 0, REGION_MODULE, 3, 0) == 0);
 	last_step = REGION_STEP_raise_total;
 	region_step_hook = die_at_last_step;
 	region_charge(&mine, 0, REGION_DATA, 4, 0);
@@ -102,7 +102,7 @@ static void die_moving(void *arg)
 	begin_child();
 	share_export(&mine, 0, 5, BYTES(5));
 	FLAG_SET(run->ready);
-	MUST(reached(&run->go_second, 1, LONG_MS));
+	CHECK(reached(&run->go_second, 1, LONG_MS));
 	last_step = REGION_STEP_move_raised;
 	region_step_hook = die_at_last_step;
 	region_share_withdraw(&mine, 5, REGION_SHARE_AS_EXPORTED);
@@ -114,7 +114,7 @@ static void die_moving_to_the_dead(void *arg)
 {
 	(void)arg;
 	begin_child();
-	MUST(open_claimed(run->path, &setup, &second) == 0);
+	CHECK(open_claimed(run->path, &setup, &second) == 0);
 	share_export(&mine, 0, 71, 6);
 	share_import(&second, 71);
 	last_step = REGION_STEP_move_lowered;
@@ -125,7 +125,7 @@ static void die_moving_to_the_dead(void *arg)
 
 static void must_die(pid_t pid)
 {
-	MUST(WIFSIGNALED(reap_status(pid)));
+	CHECK(WIFSIGNALED(reap_status(pid)));
 }
 
 /* -- alone ------------------------------------------------------------------------------------ */
@@ -134,7 +134,7 @@ static void make(void)
 {
 	struct fault fault;
 
-	MUST(region_open(run->path, &setup, &mine, &fault) == 0);
+	CHECK(region_open(run->path, &setup, &mine, &fault) == 0);
 }
 
 static void only_open(void)
@@ -146,7 +146,7 @@ static void claim_and_close(void)
 {
 	struct fault fault;
 
-	MUST(region_claim(&mine, &fault) == 0);
+	CHECK(region_claim(&mine, &fault) == 0);
 	region_close(&mine);
 }
 
@@ -155,12 +155,12 @@ static void charge_in_all_ways(void)
 	uint64_t got;
 
 	for (unsigned class = 0; class < REGION_CLASSES; class ++) {
-		MUST(region_charge(&mine, 0, (enum region_class) class, 10, LIMIT) == 0);
+		CHECK(region_charge(&mine, 0, (enum region_class) class, 10, LIMIT) == 0);
 		region_refund(&mine, 0, (enum region_class) class, 4);
 	}
-	MUST(region_charge_range(&mine, 0, REGION_DATA, 1, 2 * LIMIT, LIMIT, &got) == 0);
-	MUST(region_charge(&mine, 0, REGION_DATA, 1, LIMIT) == -EDQUOT);
-	MUST(region_charge(&mine, 0, REGION_CONTEXT, 99, 0) == 0);
+	CHECK(region_charge_range(&mine, 0, REGION_DATA, 1, 2 * LIMIT, LIMIT, &got) == 0);
+	CHECK(region_charge(&mine, 0, REGION_DATA, 1, LIMIT) == -EDQUOT);
+	CHECK(region_charge(&mine, 0, REGION_CONTEXT, 99, 0) == 0);
 	region_refund(&mine, 0, REGION_CONTEXT, LIMIT);
 }
 
@@ -178,7 +178,7 @@ static void leave_only_charged(void)
 
 static void charge_after_the_dead(void)
 {
-	MUST(region_charge(&mine, 0, REGION_DATA, LIMIT, LIMIT) == 0);
+	CHECK(region_charge(&mine, 0, REGION_DATA, LIMIT, LIMIT) == 0);
 }
 
 static void leave_charging(void)
@@ -198,9 +198,9 @@ static void look_on(void)
 	struct region view = REGION_CLOSED;
 	struct fault fault;
 
-	MUST(region_view(run->path, &view, &fault) == 0);
-	MUST(region_reap(&view) > 0);
-	MUST(region_check(&view, NULL, NULL) == 0);
+	CHECK(region_view(run->path, &view, &fault) == 0);
+	CHECK(region_reap(&view) > 0);
+	CHECK(region_check(&view, NULL, NULL) == 0);
 	region_close(&view);
 }
 
@@ -217,7 +217,7 @@ static void exit_beside_another(void)
 static void begin_exit(void)
 {
 	region_begin_exit(&mine);
-	MUST(mine.exiting);
+	CHECK(mine.exiting);
 }
 
 static void exit_and_go_on(void)
@@ -233,7 +233,7 @@ static void append(void)
 {
 	struct fault fault;
 
-	MUST(region_open(run->path, &more, &second, &fault) == 0);
+	CHECK(region_open(run->path, &more, &second, &fault) == 0);
 }
 
 static void export_one(void)
@@ -249,7 +249,7 @@ static void keeper_imports_one(void)
 
 static void withdraw_one(void)
 {
-	MUST(region_share_withdraw(&mine, 1, REGION_SHARE_AS_EXPORTED) == 1);
+	CHECK(region_share_withdraw(&mine, 1, REGION_SHARE_AS_EXPORTED) == 1);
 }
 
 static void export_beside(void)
@@ -314,7 +314,7 @@ static void keeper_imports_three(void)
 
 static void reap_one(void)
 {
-	MUST(region_reap(&mine) == 1);
+	CHECK(region_reap(&mine) == 1);
 }
 
 static pid_t mover;
@@ -323,7 +323,7 @@ static void start_mover(void)
 {
 	open_mine();
 	mover = spawn(die_moving, NULL);
-	MUST(reached(&run->ready, 1, LONG_MS));
+	CHECK(reached(&run->ready, 1, LONG_MS));
 }
 
 static void keeper_imports_five(void)
@@ -334,7 +334,7 @@ static void keeper_imports_five(void)
 
 static void take_over_from_mover(void)
 {
-	MUST(region_charge(&mine, 0, REGION_DATA, 1, 0) == 0);
+	CHECK(region_charge(&mine, 0, REGION_DATA, 1, 0) == 0);
 }
 
 static void wait_for_mover(void)
@@ -365,7 +365,7 @@ static void play(void *arg)
 	if (scene->prepare)
 		scene->prepare();
 	FLAG_SET(run->ready);
-	MUST(reached(&run->go, 1, LONG_MS));
+	CHECK(reached(&run->go, 1, LONG_MS));
 	wait_for_mover();
 	watched_begin(&run->watched, die);
 	scene->act();

@@ -65,7 +65,7 @@ static void join(const struct tenant *tenant)
 	static char path[128]; /* the region keeps it */
 
 	snprintf(path, sizeof(path), "%s/region.%u", here.dir, slice_of(self));
-	MUST(open_claimed(path, &setup, &region) == 0);
+	CHECK(open_claimed(path, &setup, &region) == 0);
 	region.file->hami.sm_limit[0] = region.file->hami.sm_limit[1] = tenant->quota;
 	region.file->turn[0].cores_most = region.file->turn[1].cores_most = tenant->most;
 	for (int i = 0; i < VGPU_DEVICES_MAX; i++)
@@ -122,7 +122,7 @@ static void go_on(const struct tenant *tenant, uint64_t *paused_ns)
 		meet();
 		return;
 	}
-	MUST(launch(&kernel) == 0);
+	CHECK(launch(&kernel) == 0);
 	if (tenant->ring)
 		wait_for_half(tenant);
 	pass_until(done_ns, 50 * MS);
@@ -334,7 +334,7 @@ static void exit_as_child(void)
 		pace_begin_exit();
 		_exit(0);
 	}
-	MUST(child > 0 && waitpid(child, NULL, 0) == child);
+	CHECK(child > 0 && waitpid(child, NULL, 0) == child);
 }
 
 static void leave(void *arg)
@@ -348,22 +348,22 @@ static void leave(void *arg)
 	(void)arg;
 	many_begin();
 	join(&tenant);
-	MUST(launch(&kernel) == 0);
+	CHECK(launch(&kernel) == 0);
 	turn = cores_meter_at(0)->turn;
 	file = turn->file.file;
 	seat = turn->file.seat;
 	slice = turn->file.slice;
-	MUST((file->seat[seat].owner & VGPU_TURNS_HOLDER) == slice + 1);
-	MUST((file->header.turn & VGPU_TURNS_HOLDER) == slice + 1);
+	CHECK((file->seat[seat].owner & VGPU_TURNS_HOLDER) == slice + 1);
+	CHECK((file->header.turn & VGPU_TURNS_HOLDER) == slice + 1);
 	exit_as_child();
-	MUST((file->seat[seat].owner & VGPU_TURNS_HOLDER) == slice + 1);
+	CHECK((file->seat[seat].owner & VGPU_TURNS_HOLDER) == slice + 1);
 	pace_begin_exit();
-	MUST((file->seat[seat].owner & VGPU_TURNS_HOLDER) == 0);
-	MUST((file->header.turn & VGPU_TURNS_HOLDER) == 0);
-	MUST((file->header.present >> slice & 1) == 0);
-	MUST(!cores_meter_at(0)->turn);
+	CHECK((file->seat[seat].owner & VGPU_TURNS_HOLDER) == 0);
+	CHECK((file->header.turn & VGPU_TURNS_HOLDER) == 0);
+	CHECK((file->header.present >> slice & 1) == 0);
+	CHECK(!cores_meter_at(0)->turn);
 	pace_begin_exit();
-	MUST(launch(&kernel) == 0);
+	CHECK(launch(&kernel) == 0);
 	many_end();
 }
 
@@ -387,18 +387,18 @@ static void doubt(void *arg)
 	(void)arg;
 	many_begin();
 	join(&tenant);
-	MUST(launch(&kernel) == 0);
-	MUST(cores_limit(meter) == 0);
+	CHECK(launch(&kernel) == 0);
+	CHECK(cores_limit(meter) == 0);
 	turn = (struct turn *)(uintptr_t)meter->turn;
 	turn->doubt_until = time_ns + NS_PER_S;
-	MUST(cores_limit(meter) == 30);
+	CHECK(cores_limit(meter) == 30);
 	pass(NS_PER_S);
-	MUST(cores_limit(meter) == 0);
+	CHECK(cores_limit(meter) == 0);
 	cores_note_gang(meter, true);
-	MUST(cores_limit(meter) == 30);
+	CHECK(cores_limit(meter) == 30);
 	cores_note_gang(meter, false);
 	turn->is_lost = true;
-	MUST(cores_limit(meter) == 30);
+	CHECK(cores_limit(meter) == 30);
 	many_end();
 }
 

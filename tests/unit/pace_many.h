@@ -63,7 +63,7 @@ static uint64_t when_done(uint64_t work_ns)
 	const struct device_queue *queue = &shared->device.queue[self];
 	const struct device_span *span;
 
-	MUST(queue->span_count - span_at < SPANS);
+	CHECK(queue->span_count - span_at < SPANS);
 	for (;; span_at++) {
 		span = &queue->spans[span_at % SPANS];
 		if (work_ns <= span->done_ns + (span->until_ns - span->from_ns))
@@ -109,7 +109,7 @@ static void mark_shared(struct fake_event *event)
 	event->at_ns = device_left_ns(&shared->device, self) ? UINT64_MAX / 2 : time_ns;
 	if (event->at_ns == time_ns) /* it is reached */
 		return;
-	MUST(mark_count - marks_done < EVENTS);
+	CHECK(mark_count - marks_done < EVENTS);
 	marks[mark_count++ % EVENTS] = (struct mark){event, event->work_ns};
 	see_device();
 }
@@ -123,7 +123,7 @@ static void meet_others(void)
 	shared->time_ns[self] = time_ns;
 	next = earliest();
 	if (next != self) {
-		MUST(sem_post(&shared->turn[next]) == 0);
+		CHECK(sem_post(&shared->turn[next]) == 0);
 		while (sem_wait(&shared->turn[self]) != 0)
 			;
 	}

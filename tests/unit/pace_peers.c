@@ -21,7 +21,7 @@ static void run(void *arg)
 	uint64_t chance = 1 + self, busy_ns = 0;
 
 	many_begin();
-	MUST(open_claimed(process->path, &setup, &region) == 0);
+	CHECK(open_claimed(process->path, &setup, &region) == 0);
 	region.file->hami.sm_limit[0] = process->quota;
 	for (int i = 0; i < VGPU_DEVICES_MAX; i++)
 		quotas[i] = (struct pace_quota){.index = i < DEVICES ? i : -1};
@@ -29,7 +29,7 @@ static void run(void *arg)
 	pace_attach(&region, quotas, PACE_RULE_SWITCH, &fake_driver);
 	while (time_ns < until_ns) {
 		chance = chance_after(chance);
-		MUST(launch(&process->kernels[(chance >> 33) % process->count]) == 0);
+		CHECK(launch(&process->kernels[(chance >> 33) % process->count]) == 0);
 		pass_until(&fake.streams[0][0].done_ns, 50 * MS);
 		if (!busy_ns && time_ns >= from_ns)
 			busy_ns = fake.busy_ns[0];

@@ -53,7 +53,7 @@ static uint64_t run_program(const struct program *program, uint64_t from_ns, uin
 
 	random_state = 1 + self;
 	for (unsigned launches = 1; time_ns < until_ns; launches++) {
-		MUST(launch(&program->kernels[below(program->lengths)]) == 0);
+		CHECK(launch(&program->kernels[below(program->lengths)]) == 0);
 		wait_for_room(program->ahead_ns);
 		if (program->launches && launches % program->launches == 0) {
 			synchronise_stream(0);
@@ -73,7 +73,7 @@ static void attach(const char *path, unsigned quota)
 	struct region_setup setup = setup_from(0, DEVICES, GIB);
 	struct pace_quota quotas[VGPU_DEVICES_MAX];
 
-	MUST(open_claimed(path, &setup, &region) == 0);
+	CHECK(open_claimed(path, &setup, &region) == 0);
 	region.file->hami.sm_limit[0] = quota;
 	for (int i = 0; i < VGPU_DEVICES_MAX; i++)
 		quotas[i] = (struct pace_quota){.index = i < DEVICES ? i : -1};

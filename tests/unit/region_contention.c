@@ -72,11 +72,11 @@ static void work_in_threads(struct crowd *crowd, struct region *region)
 
 	for (unsigned i = 0; i < THREADS; i++) {
 		members[i] = (struct member){crowd, region, (unsigned)getpid() + i};
-		MUST(pthread_create(&threads[i], NULL, work, &members[i]) == 0);
+		CHECK(pthread_create(&threads[i], NULL, work, &members[i]) == 0);
 	}
 	for (unsigned i = 0; i < THREADS; i++)
-		MUST(pthread_join(threads[i], NULL) == 0);
-	MUST(region_own_usage(region, 0).total == 0);
+		CHECK(pthread_join(threads[i], NULL) == 0);
+	CHECK(region_own_usage(region, 0).total == 0);
 }
 
 static void process(void *arg)
@@ -84,9 +84,9 @@ static void process(void *arg)
 	struct crowd *crowd = arg;
 	struct region region = REGION_CLOSED;
 
-	MUST(open_claimed(crowd->path, &crowd->setup, &region) == 0);
+	CHECK(open_claimed(crowd->path, &crowd->setup, &region) == 0);
 	__atomic_add_fetch(&crowd->ready, 1, __ATOMIC_SEQ_CST);
-	MUST(reached(&crowd->go, 1, LONG_MS));
+	CHECK(reached(&crowd->go, 1, LONG_MS));
 	work_in_threads(crowd, &region);
 	region_close(&region);
 }

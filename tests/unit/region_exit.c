@@ -129,7 +129,7 @@ UNIT_TEST(test_is_given_back)
 static void begin_exit_of(void *arg)
 {
 	region_begin_exit(arg);
-	MUST(!((struct region *)arg)->exiting);
+	CHECK(!((struct region *)arg)->exiting);
 }
 
 UNIT_TEST(test_of_the_claimer_alone)

@@ -1,6 +1,6 @@
 /*
  * Shared by the tests of the region: setups and child processes. Each test has a directory of
- * its own. A child never returns into cmocka: it writes an error to stderr and exits with 1.
+ * its own. A child never returns into cmocka: it uses CHECK, which ends it with 1.
  */
 #pragma once
 
@@ -16,6 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "check.h"
 #include "clock.h"
 #include "departure.h"
 #include "note.h"
@@ -117,15 +118,6 @@ UNUSED static void assert_wrong(struct region *region, unsigned most, const char
 	} while (0)
 
 /* -- children --------------------------------------------------------------------------------- */
-
-/* For children: if the condition is false, writes a line to stderr and exits with 1. */
-#define MUST(condition)                                                                        \
-	do {                                                                                   \
-		if (!(condition)) {                                                            \
-			fprintf(stderr, "%s:%d: child: %s\n", __FILE__, __LINE__, #condition); \
-			_exit(1);                                                              \
-		}                                                                              \
-	} while (0)
 
 #define DEPARTURES 64 /* children at a time */
 

@@ -35,9 +35,9 @@ static void start_dying(void *arg)
 	pthread_t thread;
 
 	(void)arg;
-	MUST(open_claimed(dying->path, &setup, &of_child) == 0);
-	MUST(region_charge(&of_child, 0, REGION_DATA, 60 * MIB, LIMIT) == 0);
-	MUST(pthread_create(&thread, NULL, linger, NULL) == 0);
+	CHECK(open_claimed(dying->path, &setup, &of_child) == 0);
+	CHECK(region_charge(&of_child, 0, REGION_DATA, 60 * MIB, LIMIT) == 0);
+	CHECK(pthread_create(&thread, NULL, linger, NULL) == 0);
 	syscall(SYS_exit, 0);
 }
 
@@ -208,8 +208,8 @@ static void become_another(void *arg)
 {
 	struct region_setup setup = setup_of(LIMIT);
 
-	MUST(open_claimed(arg, &setup, &of_child) == 0);
-	MUST(region_charge(&of_child, 0, REGION_DATA, 60 * MIB, LIMIT) == 0);
+	CHECK(open_claimed(arg, &setup, &of_child) == 0);
+	CHECK(region_charge(&of_child, 0, REGION_DATA, 60 * MIB, LIMIT) == 0);
 	execlp("sleep", "sleep", "30", (char *)NULL);
 	_exit(127);
 }

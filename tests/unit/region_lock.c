@@ -64,14 +64,14 @@ static void charge_until_signal(void *arg)
 	struct region own = REGION_CLOSED;
 
 	(void)arg;
-	MUST(open_claimed(here.path, &one_gib, &own) == 0);
-	MUST(region_charge(&own, 0, REGION_DATA, 30, 0) == 0);
+	CHECK(open_claimed(here.path, &one_gib, &own) == 0);
+	CHECK(region_charge(&own, 0, REGION_DATA, 30, 0) == 0);
 	FLAG_SET(victim->ready);
 	region_step_hook = signal_at_step;
 	if (victim->step == REGION_STEP_exit_half)
 		region_begin_exit(&own);
 	else
-		MUST(region_charge(&own, 0, REGION_DATA, 5, 0) == 0);
+		CHECK(region_charge(&own, 0, REGION_DATA, 5, 0) == 0);
 	for (;;)
 		pause();
 }

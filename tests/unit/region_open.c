@@ -130,8 +130,8 @@ static void hold_and_die(void *arg)
 	struct dead_holder *holder = arg;
 	struct region region = REGION_CLOSED;
 
-	MUST(open_claimed(holder->path, holder->setup, &region) == 0);
-	MUST(region_charge(&region, 0, REGION_DATA, 100 * MIB, 0) == 0);
+	CHECK(open_claimed(holder->path, holder->setup, &region) == 0);
+	CHECK(region_charge(&region, 0, REGION_DATA, 100 * MIB, 0) == 0);
 	kill(getpid(), SIGKILL);
 }
 
@@ -228,12 +228,12 @@ static void race_to_open(void *arg)
 	__atomic_add_fetch(&race->ready, 1, __ATOMIC_SEQ_CST);
 	while (!FLAG_READ(race->go))
 		;
-	MUST(open_claimed(race->path, &race->setup, &region) == 0);
-	MUST(region_find_device(&region, "GPU-0") == 0);
-	MUST(region_charge(&region, 0, REGION_DATA, 1, 0) == 0);
+	CHECK(open_claimed(race->path, &race->setup, &region) == 0);
+	CHECK(region_find_device(&region, "GPU-0") == 0);
+	CHECK(region_charge(&region, 0, REGION_DATA, 1, 0) == 0);
 	__atomic_add_fetch(&race->slots[region.slot], 1, __ATOMIC_SEQ_CST);
 	__atomic_add_fetch(&race->opened, 1, __ATOMIC_SEQ_CST);
-	MUST(reached(&race->close, 1, LONG_MS));
+	CHECK(reached(&race->close, 1, LONG_MS));
 	region_close(&region);
 }
 

@@ -172,10 +172,10 @@ static void import_until_killed(void *arg)
 
 	for (int i = 0; i < SLOTS; i++)
 		region_forget(&regions[i]);
-	MUST(open_claimed(importer->path, NULL, &region) == 0);
-	MUST(region_share_import(&region, KEY, &device, &bytes) == 1);
+	CHECK(open_claimed(importer->path, NULL, &region) == 0);
+	CHECK(region_share_import(&region, KEY, &device, &bytes) == 1);
 	FLAG_SET(importer->ready);
-	MUST(reached(&importer->end, 1, LONG_MS));
+	CHECK(reached(&importer->end, 1, LONG_MS));
 	region_share_import_end(&region, KEY);
 	FLAG_SET(importer->ended);
 	for (;;)
@@ -226,9 +226,9 @@ static void export_and_die(void *arg)
 
 	for (int i = 0; i < SLOTS; i++)
 		region_forget(&regions[i]);
-	MUST(open_claimed(arg, NULL, &region) == 0);
-	MUST(region_charge(&region, 1, REGION_DATA, UNIT, 0) == 0);
-	MUST(region_share_export(&region, 1, KEY, UNIT) == 0);
+	CHECK(open_claimed(arg, NULL, &region) == 0);
+	CHECK(region_charge(&region, 1, REGION_DATA, UNIT, 0) == 0);
+	CHECK(region_share_export(&region, 1, KEY, UNIT) == 0);
 	kill(getpid(), SIGKILL);
 }
 

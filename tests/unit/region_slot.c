@@ -25,8 +25,8 @@ static void hold_until_killed(void *arg)
 	struct holder *holder = arg;
 	struct region region = REGION_CLOSED;
 
-	MUST(open_claimed(holder->path, &holder->setup, &region) == 0);
-	MUST(region_charge(&region, 0, REGION_DATA, 10 * MIB, 0) == 0);
+	CHECK(open_claimed(holder->path, &holder->setup, &region) == 0);
+	CHECK(region_charge(&region, 0, REGION_DATA, 10 * MIB, 0) == 0);
 	FLAG_SET(holder->ready);
 	for (;;)
 		pause();
@@ -204,9 +204,9 @@ static void forget_and_wait(struct holder *holder, struct region *region)
 	prctl(PR_SET_PDEATHSIG, 0); /* it is to outlive its parent */
 	departure_leave();
 	region_forget(region);
-	MUST(region->fd == -1 && region->slot == -1 && !region->file);
+	CHECK(region->fd == -1 && region->slot == -1 && !region->file);
 	FLAG_SET(holder->forgotten);
-	MUST(reached(&holder->done, 1, LONG_MS));
+	CHECK(reached(&holder->done, 1, LONG_MS));
 	_exit(0);
 }
 
@@ -216,15 +216,15 @@ static void fork_a_child(void *arg)
 	struct region region = REGION_CLOSED;
 	pid_t child;
 
-	MUST(open_claimed(holder->path, &holder->setup, &region) == 0);
-	MUST(region_charge(&region, 0, REGION_DATA, MIB, 0) == 0);
+	CHECK(open_claimed(holder->path, &holder->setup, &region) == 0);
+	CHECK(region_charge(&region, 0, REGION_DATA, MIB, 0) == 0);
 	child = fork();
 	if (child == 0)
 		forget_and_wait(holder, &region);
 	holder->child = child;
 	FLAG_SET(holder->ready);
-	MUST(reached(&holder->go, 1, LONG_MS));
-	MUST(region_charge(&region, 0, REGION_DATA, MIB, 0) == 0);
+	CHECK(reached(&holder->go, 1, LONG_MS));
+	CHECK(region_charge(&region, 0, REGION_DATA, MIB, 0) == 0);
 	FLAG_SET(holder->done);
 	for (;;)
 		pause();
@@ -259,10 +259,10 @@ static void open_again(void *arg)
 	struct region *region = arg;
 
 	region_forget(region);
-	MUST(open_claimed(here.path, &one_gib, region) == 0);
-	MUST(region->slot == 1);
-	MUST(region_charge(region, 0, REGION_DATA, MIB, 0) == 0);
-	MUST(region_used(region, 0) == 2 * MIB);
+	CHECK(open_claimed(here.path, &one_gib, region) == 0);
+	CHECK(region->slot == 1);
+	CHECK(region_charge(region, 0, REGION_DATA, MIB, 0) == 0);
+	CHECK(region_used(region, 0) == 2 * MIB);
 	region_close(region);
 }
 
