@@ -34,6 +34,16 @@ struct act_call {
 	uint64_t at, size; /* MiB, if the program does not say otherwise */
 };
 
+/* Defines such a function, whose whole work is one call: static ACT(end, cuEnd(it[call->thing]));
+ */
+#define ACT(name, driver_call)                     \
+	CUresult name(const struct act_call *call) \
+	{                                          \
+		(void)call;                        \
+		return driver_call;                \
+	}                                          \
+	_Static_assert(1, "a function that a row calls")
+
 /* Instead of MiB. */
 #define COVERED   UINT64_MAX /* the device holds at most what is charged */
 #define UNCHECKED (UINT64_MAX - 1)

@@ -235,6 +235,24 @@ void sleep_ms(unsigned ms)
 	usleep(ms * 1000);
 }
 
+/* -- threads ---------------------------------------------------------------------------------- */
+
+struct threads threads_start(unsigned count, void *(*body)(void *number))
+{
+	struct threads threads = {.count = count};
+
+	CHECK(count <= THREADS_MAX);
+	for (uintptr_t i = 0; i < count; i++)
+		CHECK(pthread_create(&threads.thread[i], NULL, body, (void *)i) == 0);
+	return threads;
+}
+
+void threads_join(struct threads threads)
+{
+	for (unsigned i = 0; i < threads.count; i++)
+		CHECK(pthread_join(threads.thread[i], NULL) == 0);
+}
+
 /* -- onlookers -------------------------------------------------------------------------------- */
 
 struct onlooker {

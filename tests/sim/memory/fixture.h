@@ -9,6 +9,7 @@
  */
 #pragma once
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -76,6 +77,19 @@ unsigned lines_in(const char *text);
 
 uint64_t now_ms(void);
 void sleep_ms(unsigned ms);
+
+/* -- threads ---------------------------------------------------------------------------------- */
+
+#define THREADS_MAX 16
+
+struct threads {
+	pthread_t thread[THREADS_MAX];
+	unsigned count;
+};
+
+/* Starts that many threads, each with its number from 0 on. */
+struct threads threads_start(unsigned count, void *(*body)(void *number));
+void threads_join(struct threads threads);
 
 /* -- the truth, and the view ------------------------------------------------------------------ */
 

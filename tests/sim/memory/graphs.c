@@ -8,7 +8,7 @@ static CUgraph graph_new(void)
 {
 	CUgraph graph = NULL;
 
-	CHECK_CUDA(cuGraphCreate(&graph, 0), CUDA_SUCCESS);
+	CHECK_OK(cuGraphCreate(&graph, 0));
 	return graph;
 }
 
@@ -21,13 +21,13 @@ static CUdeviceptr add_take(CUgraph graph, CUgraphNode *node, uint64_t bytes)
 		.bytesize = bytes,
 	};
 
-	CHECK_CUDA(cuGraphAddMemAllocNode(node, graph, node, *node ? 1 : 0, &wanted), CUDA_SUCCESS);
+	CHECK_OK(cuGraphAddMemAllocNode(node, graph, node, *node ? 1 : 0, &wanted));
 	return wanted.dptr;
 }
 
 static void add_give(CUgraph graph, CUgraphNode *node, CUdeviceptr address)
 {
-	CHECK_CUDA(cuGraphAddMemFreeNode(node, graph, node, *node ? 1 : 0, address), CUDA_SUCCESS);
+	CHECK_OK(cuGraphAddMemFreeNode(node, graph, node, *node ? 1 : 0, address));
 }
 
 /* Takes that much, and frees it if it should. */
@@ -48,8 +48,8 @@ static CUgraphExec instantiate(CUgraph graph, unsigned flags)
 {
 	CUgraphExec exec = NULL;
 
-	CHECK_CUDA(cuGraphInstantiateWithFlags(&exec, graph, flags), CUDA_SUCCESS);
-	CHECK_CUDA(cuGraphDestroy(graph), CUDA_SUCCESS);
+	CHECK_OK(cuGraphInstantiateWithFlags(&exec, graph, flags));
+	CHECK_OK(cuGraphDestroy(graph));
 	return exec;
 }
 
@@ -60,17 +60,17 @@ static CUgraphExec exec_of(uint64_t bytes)
 
 static void launch(CUgraphExec exec)
 {
-	CHECK_CUDA(cuGraphLaunch(exec, stream), CUDA_SUCCESS);
+	CHECK_OK(cuGraphLaunch(exec, stream));
 }
 
 static void destroy(CUgraphExec exec)
 {
-	CHECK_CUDA(cuGraphExecDestroy(exec), CUDA_SUCCESS);
+	CHECK_OK(cuGraphExecDestroy(exec));
 }
 
 static void trim(void)
 {
-	CHECK_CUDA(cuDeviceGraphMemTrim(0), CUDA_SUCCESS);
+	CHECK_OK(cuDeviceGraphMemTrim(0));
 }
 
 /* -- rows of calls ---------------------------------------------------------------------------- */
@@ -92,36 +92,12 @@ static CUresult make_leaving(const struct act_call *call)
 	return CUDA_SUCCESS;
 }
 
-static CUresult launch_graph(const struct act_call *call)
-{
-	return cuGraphLaunch(graphs[call->thing], stream);
-}
-
-static CUresult upload_graph(const struct act_call *call)
-{
-	return cuGraphUpload(graphs[call->thing], stream);
-}
-
-static CUresult destroy_graph(const struct act_call *call)
-{
-	return cuGraphExecDestroy(graphs[call->thing]);
-}
-
-static CUresult give_left(const struct act_call *call)
-{
-	return cuMemFree_v2(leavings[call->thing]);
-}
-
-static CUresult give_left_in_stream(const struct act_call *call)
-{
-	return cuMemFreeAsync(leavings[call->thing], stream);
-}
-
-static CUresult trim_graphs(const struct act_call *call)
-{
-	(void)call;
-	return cuDeviceGraphMemTrim(0);
-}
+static ACT(launch_graph, cuGraphLaunch(graphs[call->thing], stream));
+static ACT(upload_graph, cuGraphUpload(graphs[call->thing], stream));
+static ACT(destroy_graph, cuGraphExecDestroy(graphs[call->thing]));
+static ACT(give_left, cuMemFree_v2(leavings[call->thing]));
+static ACT(give_left_in_stream, cuMemFreeAsync(leavings[call->thing], stream));
+static ACT(trim_graphs, cuDeviceGraphMemTrim(0));
 
 /* clang-format off */
 #define FREED_BY_LAUNCH CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH
@@ -237,15 +213,15 @@ TEST(each_door)
 		CUgraph graph = graph_of(sizes[i % 3], NULL);
 		CUgraphExec exec = NULL;
 
-		CHECK_CUDA(makers[i % 5](&exec, graph, 0), CUDA_SUCCESS);
+		CHECK_OK(makers[i % 5](&exec, graph, 0));
 		assert_data(0);
-		CHECK_CUDA(takers[i % 4](exec, stream), CUDA_SUCCESS);
+		CHECK_OK(takers[i % 4](exec, stream));
 		assert_data(needs[i % 3]);
 		launch(exec);
 		synchronise(stream);
 		assert_data(needs[i % 3]);
 		destroy(exec);
-		CHECK_CUDA(cuGraphDestroy(graph), CUDA_SUCCESS);
+		CHECK_OK(cuGraphDestroy(graph));
 		assert_data(needs[i % 3]);
 		trim();
 		assert_data(0);
@@ -260,11 +236,11 @@ TEST(refused_graphs)
 		CUgraph graph = graph_of(1600 * MIB, NULL);
 		CUgraphExec exec = NULL;
 
-		CHECK_CUDA(makers[i % 5](&exec, graph, 0), CUDA_SUCCESS);
+		CHECK_OK(makers[i % 5](&exec, graph, 0));
 		CHECK_CUDA(takers[i % 4](exec, stream), CUDA_ERROR_OUT_OF_MEMORY);
 		assert_data(0);
 		destroy(exec);
-		CHECK_CUDA(cuGraphDestroy(graph), CUDA_SUCCESS);
+		CHECK_OK(cuGraphDestroy(graph));
 	}
 	for (unsigned i = 3; i < 5; i++) {
 		CUgraph graph = graph_of(1600 * MIB, NULL);
@@ -274,7 +250,7 @@ TEST(refused_graphs)
 			   CUDA_ERROR_OUT_OF_MEMORY);
 		CHECK(exec == (CUgraphExec)UNTOUCHED);
 		assert_data(0);
-		CHECK_CUDA(cuGraphDestroy(graph), CUDA_SUCCESS);
+		CHECK_OK(cuGraphDestroy(graph));
 	}
 }
 
@@ -285,14 +261,13 @@ TEST(uploaded_when_made)
 		CUgraph graph = graph_of(500 * MIB, NULL);
 		CUgraphExec exec = NULL;
 
-		CHECK_CUDA(makers[i](&exec, graph, CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD),
-			   CUDA_SUCCESS);
+		CHECK_OK(makers[i](&exec, graph, CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD));
 		assert_data(512 * MIB);
 		launch(exec);
 		synchronise(stream);
 		assert_data(512 * MIB);
 		destroy(exec);
-		CHECK_CUDA(cuGraphDestroy(graph), CUDA_SUCCESS);
+		CHECK_OK(cuGraphDestroy(graph));
 		trim();
 		assert_data(0);
 	}
@@ -347,7 +322,7 @@ static CUgraphExec busy_exec(CUfunction spin, uint64_t ns, uint64_t bytes)
 	void *parameters[] = {&ns};
 	CUDA_KERNEL_NODE_PARAMS kernel = {spin, 1, 1, 1, 1, 1, 1, 0, parameters, NULL, NULL, NULL};
 
-	CHECK_CUDA(cuGraphAddKernelNode_v2(&node, graph, &node, 1, &kernel), CUDA_SUCCESS);
+	CHECK_OK(cuGraphAddKernelNode_v2(&node, graph, &node, 1, &kernel));
 	add_give(graph, &node, address);
 	return instantiate(graph, 0);
 }
@@ -363,7 +338,7 @@ TEST(side_by_side_when_full)
 
 	start("2g");
 	spin = spin_load();
-	CHECK_CUDA(cuStreamCreate(&other, NON_BLOCKING), CUDA_SUCCESS);
+	CHECK_OK(cuStreamCreate(&other, NON_BLOCKING));
 	for (unsigned i = 0; i < 2; i++) {
 		execs[i] = busy_exec(spin, 200 * MS, 500 * MIB);
 		launch(execs[i]);
@@ -372,9 +347,9 @@ TEST(side_by_side_when_full)
 	synchronise(stream);
 	address = fill_up(2 * GIB);
 	launch(execs[0]);
-	CHECK_CUDA(cuGraphLaunch(execs[1], other), CUDA_SUCCESS);
+	CHECK_OK(cuGraphLaunch(execs[1], other));
 	assert_covered();
-	CHECK_CUDA(cuCtxSynchronize(), CUDA_SUCCESS);
+	CHECK_OK(cuCtxSynchronize());
 	give(address);
 	trim();
 	assert_data(0);
@@ -415,8 +390,7 @@ TEST(uploaded_when_made_and_full)
 	for (unsigned i = 3; i < 5; i++) {
 		CUgraph graph = thrifty_graph();
 
-		CHECK_CUDA(makers[i](&exec, graph, CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD),
-			   CUDA_SUCCESS);
+		CHECK_OK(makers[i](&exec, graph, CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD));
 		launch_when_full(exec);
 	}
 }
@@ -446,11 +420,11 @@ TEST(many_nodes)
 
 	start("2g");
 	child = graph_new();
-	CHECK_CUDA(cuGraphAddEmptyNode(&inner, child, NULL, 0), CUDA_SUCCESS);
+	CHECK_OK(cuGraphAddEmptyNode(&inner, child, NULL, 0));
 	graph = graph_new();
 	for (unsigned i = 0; i < 3; i++)
 		held[i] = add_take(graph, &node, 20 * MIB);
-	CHECK_CUDA(cuGraphAddChildGraphNode(&node, graph, &node, 1, child), CUDA_SUCCESS);
+	CHECK_OK(cuGraphAddChildGraphNode(&node, graph, &node, 1, child));
 	for (unsigned i = 0; i < 3; i++)
 		add_give(graph, &node, held[i]);
 	exec = instantiate(graph, 0);
@@ -468,7 +442,7 @@ TEST(many_nodes)
 	destroy(exec);
 	trim();
 	assert_data(0);
-	CHECK_CUDA(cuGraphDestroy(child), CUDA_SUCCESS);
+	CHECK_OK(cuGraphDestroy(child));
 }
 
 /* In graphs in graphs, so many of them. */
@@ -481,7 +455,7 @@ static CUgraph nested(CUgraph graph, unsigned depth)
 
 		params.graph.graph = graph;
 		params.graph.ownership = CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE;
-		CHECK_CUDA(cuGraphAddNode_v2(&node, outer, NULL, NULL, 0, &params), CUDA_SUCCESS);
+		CHECK_OK(cuGraphAddNode_v2(&node, outer, NULL, NULL, 0, &params));
 		graph = outer;
 	}
 	return graph;
@@ -517,8 +491,8 @@ static void *launch_often(void *arg)
 	CUstream own;
 	unsigned seed = (unsigned)(uintptr_t)arg;
 
-	CHECK_CUDA(cuCtxSetCurrent(context), CUDA_SUCCESS);
-	CHECK_CUDA(cuStreamCreate(&own, NON_BLOCKING), CUDA_SUCCESS);
+	CHECK_OK(cuCtxSetCurrent(context));
+	CHECK_OK(cuStreamCreate(&own, NON_BLOCKING));
 	for (unsigned round = 0; round < 200; round++) {
 		CUgraphExec exec = exec_of((unsigned)rand_r(&seed) % (300 * MIB) + 1);
 		CUresult result = cuGraphLaunch(exec, own);
@@ -539,14 +513,14 @@ TEST(many_threads)
 	pthread_t threads[4];
 
 	start("1200m");
-	CHECK_CUDA(cuCtxGetCurrent(&context), CUDA_SUCCESS);
+	CHECK_OK(cuCtxGetCurrent(&context));
 	outside_peak_begin(0);
 	for (uintptr_t i = 0; i < 4; i++)
 		CHECK(pthread_create(&threads[i], NULL, launch_often, (void *)i) == 0);
 	for (unsigned i = 0; i < 4; i++)
 		CHECK(pthread_join(threads[i], NULL) == 0);
 	CHECK_AT_MOST(outside_peak(0), 1200 * MIB + GRANULE);
-	CHECK_CUDA(cuCtxSynchronize(), CUDA_SUCCESS);
+	CHECK_OK(cuCtxSynchronize());
 	trim();
 	assert_data(0);
 }

@@ -1,7 +1,6 @@
 /* What the driver takes on its own account: code, and stacks. Green contexts: own_green.c. */
-#include "own_fixture.h"
+#include "own_acts.h"
 
-#include <pthread.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -21,7 +20,7 @@ TEST(loaded_and_unloaded)
 
 	start("1g");
 	for (unsigned i = 0; i < LOADERS; i++) {
-		CHECK_CUDA(load(i, &loaded[i]), CUDA_SUCCESS);
+		CHECK_OK(load(i, &loaded[i]));
 		assert_books((i + 1) * MODULE, 0);
 	}
 	rest();
@@ -65,13 +64,13 @@ TEST(just_fits)
 		if (i == 0)
 			start("700m");
 		most = leave(MODULE);
-		CHECK_CUDA(load(i, &first), CUDA_SUCCESS);
+		CHECK_OK(load(i, &first));
 		assert_books(MODULE, ledger_own(0).data);
 		load_refused(i + 1);
 		refused(GRANULE);
 		unload(i, first);
 		rest();
-		CHECK_CUDA(load(i + 1, &second), CUDA_SUCCESS);
+		CHECK_OK(load(i + 1, &second));
 		unload(i + 1, second);
 		rest();
 		give(most);
@@ -122,7 +121,7 @@ TEST(not_loaded)
 	CHECK(none.any == (void *)UNTOUCHED);
 	assert_books(0, 0);
 	for (unsigned i = 0; i < LOADERS; i += 4) {
-		CHECK_CUDA(load(i, &none), CUDA_SUCCESS);
+		CHECK_OK(load(i, &none));
 		CHECK_CUDA(i ? cuLibraryUnload(none.lib) : cuModuleUnload(none.module), wrong);
 		rest();
 		assert_books(MODULE, 0);
@@ -141,23 +140,24 @@ TEST(ended_with_context)
 	start("1g");
 	for (unsigned round = 0; round < 3; round++) {
 		for (unsigned i = 0; i < 4; i++)
-			CHECK_CUDA(load(i, &loaded), CUDA_SUCCESS);
-		CHECK_CUDA(cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
+			CHECK_OK(load(i, &loaded));
+		CHECK_OK(cuDevicePrimaryCtxReset_v2(0));
 		CHECK_EQUAL(ledger_own(0).total, 0);
-		CHECK_CUDA(load(4, &loaded), CUDA_SUCCESS);
+		CHECK_OK(load(4, &loaded));
 		CHECK_EQUAL(ledger_own(0).total, 0);
 		unload(4, loaded);
-		CHECK_CUDA(cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
-		CHECK_CUDA(cuCtxSetCurrent(context), CUDA_SUCCESS);
+		CHECK_OK(cuDevicePrimaryCtxRetain(&context, 0));
+		CHECK_OK(cuCtxSetCurrent(context));
 		rest();
 		assert_books(0, 0);
 	}
 }
 
-static void *load_many(void *arg)
+static CUcontext its_context;
+
+static void *load_many(void *none)
 {
-	(void)arg;
-	CHECK_CUDA(cuCtxSetCurrent(arg), CUDA_SUCCESS);
+	CHECK_OK(cuCtxSetCurrent(its_context));
 	for (unsigned i = 0; i < 60; i++) {
 		union loaded loaded = {.any = NULL};
 		CUresult result = load(i, &loaded);
@@ -166,19 +166,14 @@ static void *load_many(void *arg)
 		if (result == CUDA_SUCCESS)
 			unload(i, loaded);
 	}
-	return NULL;
+	return none;
 }
 
 /* Each measures the others as well; in the end it is all right again. */
 TEST(by_threads)
 {
-	pthread_t threads[4];
-	CUcontext context = start("1g");
-
-	for (unsigned i = 0; i < 4; i++)
-		CHECK(pthread_create(&threads[i], NULL, load_many, context) == 0);
-	for (unsigned i = 0; i < 4; i++)
-		CHECK(pthread_join(threads[i], NULL) == 0);
+	its_context = start("1g");
+	threads_join(threads_start(4, load_many));
 	rest();
 	assert_books(0, 0);
 }
@@ -196,12 +191,25 @@ static void assert_no_less(uint64_t quota)
 	CHECK_AT_MOST(ledger_used(0), quota);
 }
 
-static void unseen(void)
+/* NVML shows nothing of this process, each time for another reason. */
+static const struct unseen {
+	const char *name, *variable, *value;
+} unseen_ways[] = {
+	{"unseen_pid", "VGPU_SIM_NVML_PIDS", "foreign"},
+	{"unseen_list", "VGPU_SIM_NVML_PIDS", "none"},
+	{"unseen_figure", "VGPU_SIM_NVML_FIGURES", "none"},
+	{"unseen_for_faults", "VGPU_SIM_FAULTS",
+	 "nvmlDeviceGetComputeRunningProcesses=999,nvmlDeviceGetComputeRunningProcesses_v2=999,"
+	 "nvmlDeviceGetComputeRunningProcesses_v3=999"},
+};
+
+static void unseen(const struct unseen *way)
 {
 	union loaded loaded = {.any = NULL}, none = {.any = (void *)UNTOUCHED};
 	unsigned count = 0, pieces = 0;
 	CUdeviceptr piece[512];
 
+	env_set(way->variable, way->value);
 	start("1g");
 	while (count < 10 && load(count, &loaded) == CUDA_SUCCESS) {
 		count++;
@@ -212,7 +220,7 @@ static void unseen(void)
 	rest();
 	assert_no_less(GIB);
 	CHECK_AT_MOST(count * MODULE, ledger_own(0).module);
-	CHECK_CUDA(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 1512), CUDA_SUCCESS);
+	CHECK_OK(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 1512));
 	assert_no_less(GIB);
 	pieces = fill(piece, 512, GRANULE);
 	assert_no_less(GIB);
@@ -226,9 +234,11 @@ static void unseen(void)
 	unload(count - 1, loaded);
 	rest();
 	assert_no_less(GIB);
-	CHECK_CUDA(cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
+	CHECK_OK(cuDevicePrimaryCtxReset_v2(0));
 	CHECK_EQUAL(ledger_own(0).total, 0);
 }
+
+TEST_TABLE(unseen_ways, unseen);
 
 /* A release that the driver refused is over: the comparison lowers the accounts afterwards. */
 TEST(lowered_after_a_refused_release)
@@ -240,41 +250,15 @@ TEST(lowered_after_a_refused_release)
 
 	env_set("VGPU_SIM_FAULTS", "cuMemRelease@1=999");
 	start("4g");
-	CHECK_CUDA(cuMemCreate(&handle, GRANULE, &prop, 0), CUDA_SUCCESS);
+	CHECK_OK(cuMemCreate(&handle, GRANULE, &prop, 0));
 	CHECK(cuMemRelease(handle) != CUDA_SUCCESS);
-	CHECK_CUDA(load(0, &loaded), CUDA_SUCCESS);
+	CHECK_OK(load(0, &loaded));
 	rest();
 	assert_books(MODULE, GRANULE);
 	unload(0, loaded);
 	rest();
 	assert_books(0, GRANULE);
-	CHECK_CUDA(cuMemRelease(handle), CUDA_SUCCESS);
-}
-
-TEST(unseen_pid)
-{
-	env_set("VGPU_SIM_NVML_PIDS", "foreign");
-	unseen();
-}
-
-TEST(unseen_list)
-{
-	env_set("VGPU_SIM_NVML_PIDS", "none");
-	unseen();
-}
-
-TEST(unseen_figure)
-{
-	env_set("VGPU_SIM_NVML_FIGURES", "none");
-	unseen();
-}
-
-TEST(unseen_for_faults)
-{
-	env_set("VGPU_SIM_FAULTS", "nvmlDeviceGetComputeRunningProcesses=999,"
-				   "nvmlDeviceGetComputeRunningProcesses_v2=999,"
-				   "nvmlDeviceGetComputeRunningProcesses_v3=999");
-	unseen();
+	CHECK_OK(cuMemRelease(handle));
 }
 
 /* As an older driver in a pid namespace: the process finds itself by what it takes. */
@@ -306,7 +290,7 @@ TEST(found_among_others)
 	start("4g"); /* until it is found, a context is charged what all hold */
 	for (unsigned i = 0; i < LOADERS; i++) {
 		rest();
-		CHECK_CUDA(load(i, &loaded), CUDA_SUCCESS);
+		CHECK_OK(load(i, &loaded));
 	}
 	rest();
 	assert_books(LOADERS * MODULE, 0);
@@ -341,72 +325,32 @@ TEST(seen_thrice)
 
 /* -- limits ----------------------------------------------------------------------------------- */
 
-TEST(stack)
-{
-	static const size_t sizes[] = {2048, 4096, 3072, 1536, 1024, 8192, 512, 1024};
-
-	start("4g");
-	for (unsigned i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
-		uint64_t more = sizes[i] > 1024 ? (sizes[i] - 1024) * STACK : 0;
-
-		CHECK_CUDA(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, sizes[i]), CUDA_SUCCESS);
-		CHECK_AT_MOST(more, ledger_own(0).module); /* at once */
-		rest();
-		assert_stack(sizes[i]);
-		assert_books(more, 0);
-	}
-}
-
-TEST(stack_refused)
-{
-	static const size_t sizes[] = {2048, 8192, 100000, (size_t)1 << 40, SIZE_MAX / 2, SIZE_MAX};
-	CUdeviceptr rest_of_it;
-
-	start("700m"); /* 172 MiB are left; 1 KiB more takes 264 */
-	for (unsigned i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
-		CHECK_CUDA(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, sizes[i]), CUDA_ERROR_OUT_OF_MEMORY);
-		assert_stack(1024);
-		assert_books(0, 0);
-	}
-	CHECK_CUDA(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 1536), CUDA_SUCCESS); /* 132 */
-	assert_books(512 * STACK, 0);
-	CHECK_CUDA(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 2048), CUDA_ERROR_OUT_OF_MEMORY);
-	assert_stack(1536);
-	assert_books(512 * STACK, 0);
-	rest_of_it = leave(0);
-	CHECK_CUDA(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 1600), CUDA_ERROR_OUT_OF_MEMORY);
-	assert_stack(1536);
-	CHECK_CUDA(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 1024), CUDA_SUCCESS);
-	rest();
-	give(take(132 * MIB));
-	give(rest_of_it);
-	assert_stack(1024);
-	assert_books(0, 0);
-}
-
-/* What cannot fit is refused unasked; and what takes more than it should is undone. */
-TEST(stack_unasked)
-{
-	env_set("VGPU_SIM_FAULTS", "cuCtxSetLimit=999");
-	start("700m");
-	CHECK_CUDA(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 1032), CUDA_ERROR_UNKNOWN);
-	CHECK_CUDA(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 2048), CUDA_ERROR_OUT_OF_MEMORY);
-	assert_books(0, 0);
-}
-
-TEST(stack_undone)
-{
-	CUdeviceptr most;
-	uint64_t data;
-
-	start("701m");
-	most = leave(3 * MIB); /* 8 bytes a thread take 4, where 2.1 are expected */
-	data = ledger_own(0).data;
-	CHECK_CUDA(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 1032), CUDA_ERROR_OUT_OF_MEMORY);
-	assert_stack(1024);
-	assert_books(0, data);
-	give(most);
-}
+/* clang-format off */
+/* A byte of stack takes 132 * 2048 bytes on the device, and a process has 1024 bytes for nothing. */
+static const struct own_row stacks[] = {
+	/* It is charged at once, and exactly after a comparison. */
+	{"stack", "4g", .acts = {
+		{SET_STACK(2048), COVERED}, {REST, 264, 0}, {SET_STACK(4096), COVERED}, {REST, 792, 0},
+		{SET_STACK(3072), COVERED}, {REST, 528, 0}, {SET_STACK(1536), COVERED}, {REST, 132, 0},
+		{SET_STACK(1024), COVERED}, {REST, 0, 0}, {SET_STACK(8192), COVERED}, {REST, 1848, 0},
+		{SET_STACK(512), COVERED}, {REST, 0, 0}, {SET_STACK(1024), COVERED}, {REST, 0, 0}}},
+	/* A slice of 700 MiB has room for 172 MiB. */
+	{"stack_refused", "700m", .acts = {
+		{SET_STACK(2048), 0, 0, NO_ROOM}, {SET_STACK(8192), 0, 0, NO_ROOM},
+		{SET_STACK(100000), 0, 0, NO_ROOM}, {SET_STACK((size_t)1 << 40), 0, 0, NO_ROOM},
+		{SET_STACK(SIZE_MAX / 2), 0, 0, NO_ROOM}, {SET_STACK(SIZE_MAX), 0, 0, NO_ROOM},
+		{SET_STACK(1536), 132, 0}, {SET_STACK(2048), 132, 0, NO_ROOM}, {LEAVE(A, 0), 132, 40},
+		{SET_STACK(1600), 132, 40, NO_ROOM}, {SET_STACK(1024), COVERED}, {REST, 0, 40},
+		{TAKE(B, 132), 0, 172}, {GIVE(B), 0, 40}, {GIVE(A), 0, 0}}},
+	/* The driver is not asked for what cannot fit. */
+	{"stack_unasked", "700m", .faults = "cuCtxSetLimit=999", .acts = {
+		{SET_STACK(1032), 0, 0, UNKNOWN}, {SET_STACK(2048), 0, 0, NO_ROOM}}},
+	/* The driver takes 4 MiB for 8 bytes, and 2.1 MiB are expected: that is undone. */
+	{"stack_undone", "701m", .acts = {
+		{LEAVE(A, 3), 0, 170}, {SET_STACK(1032), 0, 170, NO_ROOM}, {GIVE(A), 0, 0}}},
+};
+TEST_TABLE(stacks, own_play);
+/* clang-format on */
 
 TEST(other_limits)
 {
@@ -417,15 +361,15 @@ TEST(other_limits)
 	CHECK_CUDA(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 1032), CUDA_ERROR_UNKNOWN);
 	assert_stack(1024);
 	assert_books(0, 0);
-	CHECK_CUDA(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, GIB), CUDA_SUCCESS);
-	CHECK_CUDA(cuCtxSetLimit(CU_LIMIT_PRINTF_FIFO_SIZE, GIB), CUDA_SUCCESS);
-	CHECK_CUDA(cuCtxGetLimit(&value, CU_LIMIT_MALLOC_HEAP_SIZE), CUDA_SUCCESS);
+	CHECK_OK(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, GIB));
+	CHECK_OK(cuCtxSetLimit(CU_LIMIT_PRINTF_FIFO_SIZE, GIB));
+	CHECK_OK(cuCtxGetLimit(&value, CU_LIMIT_MALLOC_HEAP_SIZE));
 	CHECK_EQUAL(value, GIB);
 	CHECK_CUDA(cuCtxSetLimit(99, 5), CUDA_ERROR_UNSUPPORTED_LIMIT);
 	assert_books(0, 0);
 	rest();
 	assert_books(0, 0);
-	CHECK_CUDA(cuCtxSetCurrent(NULL), CUDA_SUCCESS);
+	CHECK_OK(cuCtxSetCurrent(NULL));
 	CHECK_CUDA(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 4096), CUDA_ERROR_INVALID_CONTEXT);
 	assert_books(0, 0);
 }
@@ -436,11 +380,11 @@ TEST(streams)
 
 	start("1g");
 	for (unsigned i = 0; i < 100; i++)
-		CHECK_CUDA(cuStreamCreate(&stream[i], 0), CUDA_SUCCESS);
+		CHECK_OK(cuStreamCreate(&stream[i], 0));
 	rest();
 	assert_books(0, 0);
 	for (unsigned i = 0; i < 100; i++)
-		CHECK_CUDA(cuStreamDestroy_v2(stream[i]), CUDA_SUCCESS);
+		CHECK_OK(cuStreamDestroy_v2(stream[i]));
 	rest();
 	assert_books(0, 0);
 }

@@ -18,22 +18,19 @@ static inline CUfunction lazy_load(void)
 	CHECK(result == CUDA_SUCCESS || result == CUDA_ERROR_OUT_OF_MEMORY);
 	if (result != CUDA_SUCCESS)
 		return NULL;
-	CHECK_CUDA(cuLibraryGetKernel(&kernel, library, "nothing"), CUDA_SUCCESS);
+	CHECK_OK(cuLibraryGetKernel(&kernel, library, "nothing"));
 	return (CUfunction)(void *)kernel;
 }
 
 static inline void launch(CUfunction function)
 {
-	CHECK_CUDA(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL), CUDA_SUCCESS);
+	CHECK_OK(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
 }
 
 static inline CUcontext start_lazy(const char *limit)
 {
-	CUcontext context;
-
 	env_set("VGPU_SIM_MODULE_LAZY", "1");
-	context = start(limit);
-	return context;
+	return start(limit);
 }
 
 static inline void fetch_functions(void)

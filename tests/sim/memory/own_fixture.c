@@ -27,7 +27,7 @@ void rest(void)
 	size_t available, total;
 
 	sleep_ms(25);
-	CHECK_CUDA(cuMemGetInfo_v2(&available, &total), CUDA_SUCCESS);
+	CHECK_OK(cuMemGetInfo_v2(&available, &total));
 }
 
 void assert_books(uint64_t module, uint64_t data)
@@ -45,7 +45,7 @@ void assert_stack(size_t bytes)
 {
 	size_t now = 0;
 
-	CHECK_CUDA(cuCtxGetLimit(&now, CU_LIMIT_STACK_SIZE), CUDA_SUCCESS);
+	CHECK_OK(cuCtxGetLimit(&now, CU_LIMIT_STACK_SIZE));
 	CHECK_EQUAL(now, bytes);
 }
 
@@ -53,7 +53,7 @@ CUdeviceptr leave(uint64_t bytes)
 {
 	size_t available, total;
 
-	CHECK_CUDA(cuMemGetInfo_v2(&available, &total), CUDA_SUCCESS);
+	CHECK_OK(cuMemGetInfo_v2(&available, &total));
 	return take((available - bytes) / GRANULE * GRANULE);
 }
 
@@ -79,7 +79,6 @@ CUresult load(unsigned loader, union loaded *ret_loaded)
 
 void unload(unsigned loader, union loaded loaded)
 {
-	CHECK_CUDA(loader % LOADERS < 4 ? cuModuleUnload(loaded.module)
-					: cuLibraryUnload(loaded.lib),
-		   CUDA_SUCCESS);
+	CHECK_OK(loader % LOADERS < 4 ? cuModuleUnload(loaded.module)
+				      : cuLibraryUnload(loaded.lib));
 }

@@ -2,12 +2,9 @@
  * Green contexts: what they take themselves, what is made in them, which is the primary context's,
  * and what a reset of that leaves of them and of everything else.
  */
-#include "own_fixture.h"
+#include "own_acts.h"
 
 #include <unistd.h>
-
-/* What the device may still hold of a process that has no context any more. */
-#define STRAY (4 * MIB)
 
 /* -- green contexts --------------------------------------------------------------------------- */
 
@@ -19,10 +16,9 @@ static CUdevResourceDesc share(unsigned multiprocessors)
 	CUdevResourceDesc desc = NULL;
 	unsigned groups = 1;
 
-	CHECK_CUDA(cuDeviceGetDevResource(0, &all, CU_DEV_RESOURCE_TYPE_SM), CUDA_SUCCESS);
-	CHECK_CUDA(cuDevSmResourceSplitByCount(&part, &groups, &all, NULL, 0, multiprocessors),
-		   CUDA_SUCCESS);
-	CHECK_CUDA(cuDevResourceGenerateDesc(&desc, &part, 1), CUDA_SUCCESS);
+	CHECK_OK(cuDeviceGetDevResource(0, &all, CU_DEV_RESOURCE_TYPE_SM));
+	CHECK_OK(cuDevSmResourceSplitByCount(&part, &groups, &all, NULL, 0, multiprocessors));
+	CHECK_OK(cuDevResourceGenerateDesc(&desc, &part, 1));
 	return desc;
 }
 
@@ -30,8 +26,8 @@ static CUcontext green(unsigned multiprocessors, CUgreenCtx *ret_green)
 {
 	CUcontext context = NULL;
 
-	CHECK_CUDA(cuGreenCtxCreate(ret_green, share(multiprocessors), 0, 1), CUDA_SUCCESS);
-	CHECK_CUDA(cuCtxFromGreenCtx(&context, *ret_green), CUDA_SUCCESS);
+	CHECK_OK(cuGreenCtxCreate(ret_green, share(multiprocessors), 0, 1));
+	CHECK_OK(cuCtxFromGreenCtx(&context, *ret_green));
 	return context;
 }
 
@@ -39,63 +35,149 @@ static CUdeviceptr take_in(CUcontext context, CUcontext back, uint64_t bytes)
 {
 	CUdeviceptr address;
 
-	CHECK_CUDA(cuCtxSetCurrent(context), CUDA_SUCCESS);
+	CHECK_OK(cuCtxSetCurrent(context));
 	address = take(bytes);
-	CHECK_CUDA(cuCtxSetCurrent(back), CUDA_SUCCESS);
+	CHECK_OK(cuCtxSetCurrent(back));
 	return address;
 }
 
-TEST(green_one)
-{
-	CUcontext primary = start("1g"), context;
-	CUdeviceptr address, again;
-	CUgreenCtx greens[2];
+/* -- rows of calls ---------------------------------------------------------------------------- */
 
-	context = green(128, &greens[0]);
-	assert_books(16 * MIB, 0);
-	address = take_in(context, primary, 30 * MIB);
-	again = take_in(context, primary, 10 * MIB);
-	assert_books(16 * MIB, 40 * MIB);
-	CHECK_CUDA(cuGreenCtxDestroy(greens[0]), CUDA_SUCCESS);
-	CHECK_CUDA(cuGreenCtxDestroy(greens[0]), CUDA_ERROR_INVALID_HANDLE);
-	rest();
-	assert_books(16 * MIB, 40 * MIB); /* the primary context has both */
-	give(address);
-	context = green(8, &greens[1]); /* in what is there */
-	assert_books(16 * MIB, 10 * MIB);
-	take_in(context, primary, 6 * MIB);
-	give(again);
-	assert_books(16 * MIB, 6 * MIB);
-	CHECK_CUDA(cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
+static CUgreenCtx greens[ACT_THINGS];
+static CUcontext contexts[ACT_THINGS]; /* of the green contexts */
+
+static CUresult create_green(const struct act_call *call)
+{
+	CUgreenCtx one = (CUgreenCtx)UNTOUCHED;
+	CUresult result = cuGreenCtxCreate(&one, share((unsigned)call->size), 0, 1);
+
+	CHECK((result == CUDA_SUCCESS) == (one != (CUgreenCtx)UNTOUCHED));
+	if (result == CUDA_SUCCESS)
+		greens[call->thing] = one;
+	return result;
+}
+
+static CUresult make_green(const struct act_call *call)
+{
+	CUresult result = create_green(call);
+
+	if (result == CUDA_SUCCESS)
+		CHECK_OK(cuCtxFromGreenCtx(&contexts[call->thing], greens[call->thing]));
+	return result;
+}
+
+static CUresult make_stream(const struct act_call *call)
+{
+	CUstream stream;
+
+	CHECK_OK(cuGreenCtxStreamCreate(&stream, greens[call->thing], 1, 0));
+	return cuStreamGetCtx(stream, &contexts[call->thing]);
+}
+
+static ACT(destroy_green, cuGreenCtxDestroy(greens[call->thing]));
+static ACT(enter_green, cuCtxSetCurrent(contexts[call->in]));
+
+static CUresult take_in_green(const struct act_call *call)
+{
+	CUcontext back;
+	CUresult result;
+
+	CHECK_OK(cuCtxGetCurrent(&back));
+	CHECK_OK(cuCtxSetCurrent(contexts[call->in]));
+	result = own_take(call);
+	CHECK_OK(cuCtxSetCurrent(back));
+	return result;
+}
+
+/* clang-format off */
+#define CREATE(green, sms)         {create_green, green, NONE, 0, sms}
+#define GREEN(green, sms)          {make_green, green, NONE, 0, sms} /* and asks for its context */
+#define STREAM_CONTEXT(green)      {make_stream, green, NONE, 0, 0} /* asks a stream for it */
+#define DESTROY(green)             {destroy_green, green, NONE, 0, 0}
+#define ENTER(green)               {enter_green, NONE, green, 0, 0}
+#define TAKE_IN(green, thing, mib) {take_in_green, thing, green, 0, mib}
+
+#define DESTROYED CUDA_ERROR_CONTEXT_IS_DESTROYED
+#define NO_HANDLE CUDA_ERROR_INVALID_HANDLE
+
+static const struct own_row rows[] = {
+	/* The primary context has what was made in a green context. The second one fits into what
+	 * the first one took. */
+	{"green_one", "1g", .acts = {
+		{GREEN(A, 128), 16, 0}, {TAKE_IN(A, A, 30), 16, 30}, {TAKE_IN(A, B, 10), 16, 40},
+		{DESTROY(A), 16, 40}, {DESTROY(A), 16, 40, NO_HANDLE}, {REST, 16, 40},
+		{GIVE(A), 16, 10}, {GREEN(B, 8), 16, 10}, {TAKE_IN(B, C, 6), 16, 16},
+		{GIVE(B), 16, 6}, {RESET, ENDED}}},
+	/* A slice of 700 MiB has room for 172 MiB. */
+	{"green_refused", "700m", .acts = {
+		{LEAVE(A, 10), 0, 162}, {CREATE(A, 128), 0, 162, NO_ROOM},
+		{CREATE(A, 128), 0, 162, NO_ROOM}, {CREATE(A, 128), 0, 162, NO_ROOM}, {GIVE(A), 0, 0},
+		{LEAVE(A, 40), 0, 132}, {CREATE(A, 128), 16, 132}, {GIVE(A), 16, 0}}},
+	/* A green context makes the primary context, and ends it. */
+	{"green_makes_the_primary", "1g", .without_context = true, .rounds = 3, .acts = {
+		{GREEN(A, 8), UNCHECKED}, {ENTER(A), UNCHECKED}, {TAKE(A, 300), UNCHECKED},
+		{REST, 4, 300}, {TAKE(B, 300), 4, 300, NO_ROOM}, {GREEN(B, 8), 8, 300},
+		{DESTROY(B), 8, 300}, {DESTROY(A), ENDED}}},
+	/* The application has the context from a stream only. */
+	{"green_by_its_stream", "1g", .acts = {
+		{CREATE(A, 8), 4, 0}, {STREAM_CONTEXT(A), 4, 0}, {TAKE_IN(A, A, 100), 4, 100},
+		{REST, 4, 100}, {RESET, ENDED}}},
+	/* The application releases the primary context, which ends with the last green context. */
+	{"green_outlives_a_release", "1g", .acts = {
+		{GREEN(A, 8), 4, 0}, {TAKE(A, 100), 4, 100}, {RELEASE, 4, 100}, {REST, 4, 100},
+		{DESTROY(A), ENDED}, {ENTER_PRIMARY, ENDED, 0, DESTROYED}}},
+	/* There is no room for the primary context. */
+	{"green_without_room", "400m", .without_context = true, .acts = {
+		{CREATE(A, 8), ENDED, 0, NO_ROOM}}},
+	/* Destroying fails once. The primary context has what is made after that, too. */
+	{"green_not_destroyed", "1g", .faults = "cuGreenCtxDestroy@1=999", .acts = {
+		{GREEN(A, 8), 4, 0}, {DESTROY(A), 4, 0, UNKNOWN}, {TAKE_IN(A, A, 10), 4, 10},
+		{RESET, ENDED}}},
+	/* Without a current context, only the comparison with NVML finds what it takes. */
+	{"green_without_current", "1g", .acts = {
+		{LEAVE_CONTEXT, 0, 0}, {CREATE(A, 8), COVERED}, {ENTER_PRIMARY, COVERED},
+		{REST, 4, 0}}},
+	/* The primary context has the code that is loaded in a green context, and its stack. */
+	{"green_and_others", "1g", .acts = {
+		{GREEN(A, 8), 4, 0}, {ENTER(A), 4, 0}, {LOAD(B, 1), 24, 0}, {SET_STACK(1536), 156, 0},
+		{DESTROY(A), 156, 0}, {ENTER_PRIMARY, 156, 0}, {SET_STACK(1536), 156, 0},
+		{REST, 156, 0}, {UNLOAD(B), UNCHECKED}, {SET_STACK(1024), UNCHECKED}, {REST, 4, 0}}},
+};
+TEST_TABLE(rows, own_play);
+/* clang-format on */
+
+/* -- many of them, and wrong ones ------------------------------------------------------------- */
+
+static void reset(void)
+{
+	CHECK_OK(cuDevicePrimaryCtxReset_v2(0));
 	CHECK_EQUAL(ledger_own(0).total, 0);
-	CHECK_AT_MOST(outside_used(0), STRAY);
 }
 
 /* All kinds of things in more green contexts than anybody needs, twice over. */
 TEST(green_many)
 {
 	static const CUDA_ARRAY_DESCRIPTOR flat = {1024, 512, CU_AD_FORMAT_FLOAT, 1};
-	CUcontext primary = start("2g"), contexts[GREENS];
-	CUgreenCtx greens[GREENS];
+	CUcontext primary = start("2g"), context;
+	CUgreenCtx many[GREENS];
 	CUarray array;
 
 	for (unsigned round = 0; round < 2; round++) {
 		for (unsigned i = 0; i < GREENS; i++) {
-			contexts[i] = green(8, &greens[i]);
+			context = green(8, &many[i]);
 			assert_books((i + 1) * 4 * MIB, i * 4 * MIB);
-			take_in(contexts[i], primary, 2 * MIB);
-			CHECK_CUDA(cuCtxSetCurrent(contexts[i]), CUDA_SUCCESS);
-			CHECK_CUDA(cuArrayCreate_v2(&array, &flat), CUDA_SUCCESS);
-			CHECK_CUDA(cuCtxSetCurrent(primary), CUDA_SUCCESS);
+			take_in(context, primary, 2 * MIB);
+			CHECK_OK(cuCtxSetCurrent(context));
+			CHECK_OK(cuArrayCreate_v2(&array, &flat));
+			CHECK_OK(cuCtxSetCurrent(primary));
 		}
 		for (unsigned i = 0; i < GREENS; i += round + 1)
-			CHECK_CUDA(cuGreenCtxDestroy(greens[i]), CUDA_SUCCESS);
+			CHECK_OK(cuGreenCtxDestroy(many[i]));
 		rest();
 		assert_books(GREENS * 4 * MIB, GREENS * 4 * MIB);
-		CHECK_CUDA(cuDevicePrimaryCtxReset(0), CUDA_SUCCESS);
+		CHECK_OK(cuDevicePrimaryCtxReset(0));
 		CHECK_EQUAL(ledger_own(0).total, 0);
-		CHECK_CUDA(cuDevicePrimaryCtxRetain(&primary, 0), CUDA_SUCCESS);
-		CHECK_CUDA(cuCtxSetCurrent(primary), CUDA_SUCCESS);
+		primary = cuda_start(0);
 		rest();
 		assert_books(0, 0);
 	}
@@ -109,15 +191,14 @@ TEST(green_asked_again)
 
 	first = green(8, &a);
 	for (unsigned i = 0; i < 200; i++) {
-		CHECK_CUDA(cuCtxFromGreenCtx(&context, a), CUDA_SUCCESS);
+		CHECK_OK(cuCtxFromGreenCtx(&context, a));
 		CHECK(context == first);
 	}
 	other = green(8, &b);
 	take_in(first, primary, 2 * MIB);
 	take_in(other, primary, 2 * MIB);
 	assert_books(8 * MIB, 4 * MIB);
-	CHECK_CUDA(cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
-	CHECK_EQUAL(ledger_own(0).total, 0);
+	reset();
 }
 
 /* Contexts that are none of these keep their own. */
@@ -127,39 +208,14 @@ TEST(green_beside_created)
 	CUgreenCtx one;
 
 	context = green(8, &one);
-	CHECK_CUDA(cuCtxCreate_v2(&created, 0, 0), CUDA_SUCCESS);
+	CHECK_OK(cuCtxCreate_v2(&created, 0, 0));
 	take_in(created, primary, 20 * MIB);
 	take_in(context, primary, 10 * MIB);
 	take_in(primary, primary, 4 * MIB);
 	CHECK_EQUAL(ledger_own(0).data, 34 * MIB);
-	CHECK_CUDA(cuCtxDestroy_v2(created), CUDA_SUCCESS);
+	CHECK_OK(cuCtxDestroy_v2(created));
 	assert_books(4 * MIB, 14 * MIB);
-	CHECK_CUDA(cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
-	CHECK_EQUAL(ledger_own(0).total, 0);
-}
-
-TEST(green_refused)
-{
-	CUgreenCtx one = (CUgreenCtx)UNTOUCHED;
-	CUdevResourceDesc desc;
-	CUdeviceptr most;
-	uint64_t data;
-
-	start("700m");
-	desc = share(128);
-	most = leave(10 * MIB);
-	data = ledger_own(0).data;
-	for (unsigned i = 0; i < 3; i++) {
-		CHECK_CUDA(cuGreenCtxCreate(&one, desc, 0, 1), CUDA_ERROR_OUT_OF_MEMORY);
-		CHECK(one == (CUgreenCtx)UNTOUCHED);
-		assert_books(0, data);
-	}
-	give(most);
-	most = leave(40 * MIB);
-	CHECK_CUDA(cuGreenCtxCreate(&one, desc, 0, 1), CUDA_SUCCESS);
-	assert_books(16 * MIB, ledger_own(0).data);
-	CHECK_AT_MOST(outside_used(0), 700 * MIB + GRANULE);
-	give(most);
+	reset();
 }
 
 TEST(green_rejected)
@@ -184,144 +240,10 @@ TEST(green_rejected)
 	CHECK(context == (CUcontext)UNTOUCHED);
 	CHECK_CUDA(cuGreenCtxDestroy(NULL), CUDA_ERROR_UNKNOWN);
 	assert_books(0, 0);
-	CHECK_CUDA(cuGreenCtxCreate(&one, desc, 0, 1), CUDA_SUCCESS);
+	CHECK_OK(cuGreenCtxCreate(&one, desc, 0, 1));
 	CHECK_CUDA(cuCtxFromGreenCtx(NULL, one), CUDA_ERROR_INVALID_VALUE);
-	CHECK_CUDA(cuGreenCtxDestroy(one), CUDA_SUCCESS);
-	CHECK_CUDA(cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
-	CHECK_EQUAL(ledger_own(0).total, 0);
-}
-
-static void start_without_context(const char *limit)
-{
-	env_set("CUDA_DEVICE_MEMORY_LIMIT", limit);
-	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
-}
-
-/* A green context makes the primary context, and ends it. The slice is charged what that has. */
-TEST(green_makes_the_primary)
-{
-	CUgreenCtx one, other;
-	CUcontext context;
-
-	start_without_context("1g");
-	for (unsigned round = 0; round < 3; round++) {
-		context = green(8, &one);
-		CHECK_CUDA(cuCtxSetCurrent(context), CUDA_SUCCESS);
-		take(300 * MIB);
-		rest();
-		assert_books(4 * MIB, 300 * MIB);
-		CHECK_EQUAL(ledger_own(0).offset, HIDDEN);
-		refused(300 * MIB);
-		green(8, &other);
-		CHECK_CUDA(cuGreenCtxDestroy(other), CUDA_SUCCESS);
-		CHECK_EQUAL(ledger_own(0).data, 300 * MIB);
-		CHECK_CUDA(cuGreenCtxDestroy(one), CUDA_SUCCESS);
-		CHECK_EQUAL(ledger_own(0).total, 0);
-		CHECK_AT_MOST(outside_used(0), STRAY);
-	}
-}
-
-/* The application has the context from a stream only. */
-TEST(green_by_its_stream)
-{
-	CUcontext primary = start("1g"), context;
-	CUgreenCtx one;
-	CUstream stream;
-
-	CHECK_CUDA(cuGreenCtxCreate(&one, share(8), 0, 1), CUDA_SUCCESS);
-	CHECK_CUDA(cuGreenCtxStreamCreate(&stream, one, 1, 0), CUDA_SUCCESS);
-	CHECK_CUDA(cuStreamGetCtx(stream, &context), CUDA_SUCCESS);
-	take_in(context, primary, 100 * MIB);
-	rest();
-	assert_books(4 * MIB, 100 * MIB);
-	CHECK_CUDA(cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
-	CHECK_EQUAL(ledger_own(0).total, 0);
-	CHECK_AT_MOST(outside_used(0), STRAY);
-}
-
-/* The application releases the primary context, which ends with the last green context. */
-TEST(green_outlives_a_release)
-{
-	CUcontext primary = start("1g");
-	CUgreenCtx one;
-
-	green(8, &one);
-	take(100 * MIB);
-	CHECK_CUDA(cuDevicePrimaryCtxRelease_v2(0), CUDA_SUCCESS);
-	rest();
-	assert_books(4 * MIB, 100 * MIB);
-	CHECK_CUDA(cuGreenCtxDestroy(one), CUDA_SUCCESS);
-	CHECK_CUDA(cuCtxSetCurrent(primary), CUDA_ERROR_CONTEXT_IS_DESTROYED);
-	CHECK_EQUAL(ledger_own(0).total, 0);
-	CHECK_AT_MOST(outside_used(0), STRAY);
-}
-
-/* There is no room for the primary context. */
-TEST(green_without_room)
-{
-	CUgreenCtx one = (CUgreenCtx)UNTOUCHED;
-	CUdevResourceDesc desc;
-
-	start_without_context("400m");
-	desc = share(8);
-	CHECK_CUDA(cuGreenCtxCreate(&one, desc, 0, 1), CUDA_ERROR_OUT_OF_MEMORY);
-	CHECK(one == (CUgreenCtx)UNTOUCHED);
-	CHECK_EQUAL(ledger_own(0).total, 0);
-	CHECK_AT_MOST(outside_used(0), STRAY);
-}
-
-/* Destroying fails once: what is made in it then is the primary context's all the same. */
-TEST(green_not_destroyed)
-{
-	CUcontext primary, context;
-	CUgreenCtx one;
-
-	env_set("VGPU_SIM_FAULTS", "cuGreenCtxDestroy@1=999");
-	primary = start("1g");
-	context = green(8, &one);
-	CHECK_CUDA(cuGreenCtxDestroy(one), CUDA_ERROR_UNKNOWN);
-	take_in(context, primary, 10 * MIB);
-	assert_books(4 * MIB, 10 * MIB);
-	CHECK_CUDA(cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
-	CHECK_EQUAL(ledger_own(0).total, 0);
-}
-
-/* Without a current context there is no looking: the comparison does it. */
-TEST(green_without_current)
-{
-	CUcontext primary = start("1g");
-	CUgreenCtx one;
-	CUdevResourceDesc desc = share(8);
-
-	CHECK_CUDA(cuCtxSetCurrent(NULL), CUDA_SUCCESS);
-	CHECK_CUDA(cuGreenCtxCreate(&one, desc, 0, 1), CUDA_SUCCESS);
-	CHECK_AT_MOST(4 * MIB, ledger_own(0).module);
-	CHECK_CUDA(cuCtxSetCurrent(primary), CUDA_SUCCESS);
-	rest();
-	assert_books(4 * MIB, 0);
-}
-
-/* What is loaded in a green context, and its stack, are the primary one's. */
-TEST(green_and_others)
-{
-	CUcontext primary = start("1g"), context;
-	union loaded loaded;
-	CUgreenCtx one;
-
-	context = green(8, &one);
-	CHECK_CUDA(cuCtxSetCurrent(context), CUDA_SUCCESS);
-	CHECK_CUDA(load(1, &loaded), CUDA_SUCCESS);
-	CHECK_CUDA(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 1536), CUDA_SUCCESS);
-	assert_books(24 * MIB + 512 * STACK, 0);
-	CHECK_CUDA(cuGreenCtxDestroy(one), CUDA_SUCCESS);
-	CHECK_CUDA(cuCtxSetCurrent(primary), CUDA_SUCCESS);
-	assert_stack(1536);
-	rest();
-	assert_books(24 * MIB + 512 * STACK, 0);
-	unload(1, loaded);
-	CHECK_CUDA(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 1024), CUDA_SUCCESS);
-	rest();
-	assert_books(4 * MIB, 0);
+	CHECK_OK(cuGreenCtxDestroy(one));
+	reset();
 }
 
 /* -- everything ------------------------------------------------------------------------------- */
@@ -342,13 +264,13 @@ static void take_everything(CUcontext primary)
 
 	take(7 * MIB);
 	take(KIB);
-	CHECK_CUDA(cuMemAllocManaged(&address, 5 * MIB, CU_MEM_ATTACH_GLOBAL), CUDA_SUCCESS);
-	CHECK_CUDA(cuArray3DCreate_v2(&array, &flat), CUDA_SUCCESS);
-	CHECK_CUDA(cuMipmappedArrayCreate(&mips, &flat, 11), CUDA_SUCCESS);
-	CHECK_CUDA(cuStreamCreate(&stream, 0), CUDA_SUCCESS);
+	CHECK_OK(cuMemAllocManaged(&address, 5 * MIB, CU_MEM_ATTACH_GLOBAL));
+	CHECK_OK(cuArray3DCreate_v2(&array, &flat));
+	CHECK_OK(cuMipmappedArrayCreate(&mips, &flat, 11));
+	CHECK_OK(cuStreamCreate(&stream, 0));
 	for (unsigned i = 0; i < 4; i++)
-		CHECK_CUDA(load(i, &loaded), CUDA_SUCCESS);
-	CHECK_CUDA(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 1536), CUDA_SUCCESS);
+		CHECK_OK(load(i, &loaded));
+	CHECK_OK(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 1536));
 	context = green(64, &one);
 	take_in(context, primary, 12 * MIB);
 }
@@ -362,8 +284,8 @@ TEST(reset_with_everything)
 	CUcontext primary = start("3g");
 	CUdeviceptr pooled;
 
-	CHECK_CUDA(cuMemAllocAsync(&pooled, MIB, NULL), CUDA_SUCCESS);
-	CHECK_CUDA(cuMemCreate(&handle, PHYSICAL, &prop, 0), CUDA_SUCCESS);
+	CHECK_OK(cuMemAllocAsync(&pooled, MIB, NULL));
+	CHECK_OK(cuMemCreate(&handle, PHYSICAL, &prop, 0));
 	for (unsigned round = 0; round < 3; round++) {
 		struct vgpu_hami_usage usage;
 
@@ -376,16 +298,15 @@ TEST(reset_with_everything)
 		usage = ledger_own(0);
 		CHECK_EQUAL(usage.context + usage.module + usage.data - 128 * MIB,
 			    outside_of(0, getpid()));
-		CHECK_CUDA(cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
+		CHECK_OK(cuDevicePrimaryCtxReset_v2(0));
 		usage = ledger_own(0);
 		CHECK_EQUAL(usage.data, POOL + PHYSICAL);
 		CHECK_EQUAL(usage.total, usage.data);
 		CHECK_AT_MOST(outside_used(0), usage.data + STRAY);
-		CHECK_CUDA(cuDevicePrimaryCtxRetain(&primary, 0), CUDA_SUCCESS);
-		CHECK_CUDA(cuCtxSetCurrent(primary), CUDA_SUCCESS);
+		primary = cuda_start(0);
 		rest();
 		assert_books(0, POOL + PHYSICAL);
 	}
-	CHECK_CUDA(cuMemRelease(handle), CUDA_SUCCESS);
+	CHECK_OK(cuMemRelease(handle));
 	assert_books(0, POOL);
 }

@@ -3,9 +3,7 @@
  * sees, while other threads are at work in the driver.
  */
 #include "own_code.h"
-
-#include <pthread.h>
-#include <unistd.h>
+#include "parked.h"
 
 #define THREADS 2
 #define BLOCK   (8 * MIB) /* what each of them allocates */
@@ -32,228 +30,87 @@ static void fill_with_code(uint64_t quota, uint64_t reserved)
 	CHECK_AT_MOST(outside_used(0), quota + MODULE + GRANULE + reserved);
 }
 
-/* -- a comparison comes between a handle and its launch ---------------------------------------- */
+/* -- rows of steps ----------------------------------------------------------------------------- */
 
-TEST(compared_before_launch)
+static CUcontext first;      /* of the first GPU; NULL: it has none */
+static CUcontext others[20]; /* of the second GPU; more than are told apart */
+static unsigned others_count;
+static CUmodule module;
+static CUfunction listed; /* of the module, and not handed out by name */
+static CUstream stream;
+
+static void load_module(void)
 {
-	start_lazy("4g");
-	fetch_functions();
-	compare();
-	launch_functions();
-	assert_full(FUNCTIONS);
+	CHECK_OK(cuModuleLoadData(&module, code));
 }
 
-TEST(compared_with_compute_quota)
+static void unload_module(void)
 {
-	env_set("CUDA_DEVICE_SM_LIMIT", "50");
-	start_lazy("4g");
-	fetch_functions();
-	compare();
-	launch_functions();
-	assert_full(FUNCTIONS);
+	CHECK_OK(cuModuleUnload(module));
 }
 
-TEST(unloaded_before_launch)
+static void list_module(void)
 {
-	CUmodule module;
-
-	start_lazy("4g");
-	CHECK_CUDA(cuModuleLoadData(&module, code), CUDA_SUCCESS);
-	fetch_functions();
-	CHECK_CUDA(cuModuleUnload(module), CUDA_SUCCESS);
-	compare();
-	launch_functions();
-	assert_full(FUNCTIONS);
+	load_module();
+	CHECK_OK(cuModuleEnumerateFunctions(&listed, 1, module));
 }
 
-/* The functions have been launched on another device. */
-TEST(launched_in_new_context)
+static void load_listed(void)
 {
-	CUcontext context;
-
-	env_set("VGPU_SIM_GPUS", "2x80G");
-	env_set("VGPU_SIM_MODULE_LAZY", "1");
-	env_set("CUDA_DEVICE_MEMORY_LIMIT", "4g");
-	env_set("VGPU_SIM_MODULE_MIB", "20");
-	cuda_start(1);
-	fetch_functions();
-	launch_functions();
-	CHECK_CUDA(cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
-	CHECK_CUDA(cuCtxSetCurrent(context), CUDA_SUCCESS);
-	compare();
-	launch_functions();
-	assert_full(FUNCTIONS);
+	CHECK_OK(cuFuncLoad(listed));
 }
 
-/* Two devices with a context each. The second device's is current. */
-static CUcontext start_two(void)
+static void load_refused(void)
 {
-	CUcontext first;
-
-	env_set("VGPU_SIM_GPUS", "2x80G");
-	first = start_lazy("4g");
-	cuda_start(1);
-	return first;
+	CHECK(cuFuncLoad(listed) != CUDA_SUCCESS);
 }
 
-/* The functions are launched on the second device, and then in the older context of the first. */
-static void launched_in_older_context(void)
+static void launch_listed(void)
 {
-	CUcontext first = start_two();
-
-	fetch_functions();
-	launch_functions();
-	CHECK_CUDA(cuCtxSetCurrent(first), CUDA_SUCCESS);
-	compare();
-	launch_functions();
-	assert_full(FUNCTIONS);
+	launch(listed);
 }
 
-TEST(launched_in_two_contexts)
+static void launches_refused(void)
 {
-	launched_in_older_context();
-}
-
-TEST(two_contexts_with_compute_quota)
-{
-	env_set("CUDA_DEVICE_SM_LIMIT", "50");
-	launched_in_older_context();
-}
-
-/* The context of a launch is that of its stream. */
-TEST(launched_in_stream_of_other)
-{
-	CUcontext first = start_two(), second;
-	CUstream stream;
-
-	fetch_functions();
-	launch_functions();
-	CHECK_CUDA(cuCtxGetCurrent(&second), CUDA_SUCCESS);
-	CHECK_CUDA(cuCtxSetCurrent(first), CUDA_SUCCESS);
-	CHECK_CUDA(cuStreamCreate(&stream, 1), CUDA_SUCCESS);
-	compare();
-	CHECK_CUDA(cuCtxSetCurrent(second), CUDA_SUCCESS);
 	for (unsigned i = 0; i < FUNCTIONS; i++)
-		CHECK_CUDA(cuLaunchKernel(functions[i], 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL),
-			   CUDA_SUCCESS);
-	CHECK_CUDA(cuCtxSetCurrent(first), CUDA_SUCCESS);
-	assert_full(FUNCTIONS);
+		CHECK(cuLaunchKernel(functions[i], 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL) !=
+		      CUDA_SUCCESS);
 }
 
-/* A launch in a stream of another context is none in the current one. */
-TEST(launched_for_other_before)
-{
-	CUcontext first = start_two();
-	CUstream stream;
-
-	fetch_functions();
-	CHECK_CUDA(cuStreamCreate(&stream, 1), CUDA_SUCCESS);
-	CHECK_CUDA(cuCtxSetCurrent(first), CUDA_SUCCESS);
-	for (unsigned i = 0; i < FUNCTIONS; i++)
-		CHECK_CUDA(cuLaunchKernel(functions[i], 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL),
-			   CUDA_SUCCESS);
-	compare();
-	launch_functions();
-	assert_full(FUNCTIONS);
-}
-
-/* Contexts that have ended took their marks with them: the last one's has the bit of another. */
-TEST(launched_after_contexts_ended)
-{
-	CUcontext first = start_two(), other;
-
-	CHECK_CUDA(cuCtxCreate_v2(&other, 0, 1), CUDA_SUCCESS);
-	fetch_functions();
-	launch_functions();
-	CHECK_CUDA(cuCtxDestroy_v2(other), CUDA_SUCCESS);
-	CHECK_CUDA(cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
-	CHECK_CUDA(cuDevicePrimaryCtxRetain(&first, 0), CUDA_SUCCESS);
-	CHECK_CUDA(cuCtxSetCurrent(first), CUDA_SUCCESS);
-	compare();
-	launch_functions();
-	assert_full(FUNCTIONS);
-}
-
-/* More contexts than are told apart. */
-TEST(launched_in_many_contexts)
-{
-	CUcontext first, others[20];
-
-	env_set("VGPU_SIM_GPUS", "2x80G");
-	env_set("CUDA_DEVICE_MEMORY_LIMIT_1", "0");
-	first = start_lazy("4g");
-	for (unsigned i = 0; i < 20; i++)
-		CHECK_CUDA(cuCtxCreate_v2(&others[i], 0, 1), CUDA_SUCCESS);
-	fetch_functions();
-	launch_functions();
-	for (unsigned i = 0; i < 20; i++)
-		CHECK_CUDA(cuCtxDestroy_v2(others[i]), CUDA_SUCCESS);
-	CHECK_CUDA(cuCtxSetCurrent(first), CUDA_SUCCESS);
-	compare();
-	launch_functions();
-	assert_full(FUNCTIONS);
-}
-
-/* The program has the handles before, and loads the code without a launch. */
-TEST(loaded_early)
-{
-	CUfunction listed;
-	CUmodule module;
-
-	start_lazy("4g");
-	CHECK_CUDA(cuModuleLoadData(&module, code), CUDA_SUCCESS);
-	CHECK_CUDA(cuModuleEnumerateFunctions(&listed, 1, module), CUDA_SUCCESS);
-	compare();
-	CHECK_CUDA(cuFuncLoad(listed), CUDA_SUCCESS);
-	assert_full(1);
-}
-
-/* A call that loads code, and is not a launch, comes right after the handle. */
-TEST(loaded_by_another_call)
+static void find_variable(void)
 {
 	CUlibrary library;
 	CUkernel kernel;
 	CUdeviceptr absent;
 
-	start_lazy("4g");
-	CHECK_CUDA(cuLibraryLoadData(&library, code, NULL, NULL, 0, NULL, NULL, 0), CUDA_SUCCESS);
-	CHECK_CUDA(cuLibraryGetKernel(&kernel, library, "nothing"), CUDA_SUCCESS);
-	CHECK_CUDA(cuLibraryGetGlobal(&absent, NULL, library, "absent"), CUDA_ERROR_NOT_FOUND);
-	assert_full(1);
+	CHECK_OK(cuLibraryLoadData(&library, code, NULL, NULL, 0, NULL, NULL, 0));
+	CHECK_OK(cuLibraryGetKernel(&kernel, library, "nothing"));
+	CHECK_EQUAL(cuLibraryGetGlobal(&absent, NULL, library, "absent"), CUDA_ERROR_NOT_FOUND);
 }
 
-/* A load that is refused loads nothing yet. */
-TEST(refused_before_load)
+static void make_stream(void)
 {
-	CUfunction listed;
-	CUmodule module;
-
-	env_set("VGPU_SIM_FAULTS", "cuFuncLoad@1=999");
-	start_lazy("4g");
-	CHECK_CUDA(cuModuleLoadData(&module, code), CUDA_SUCCESS);
-	CHECK_CUDA(cuModuleEnumerateFunctions(&listed, 1, module), CUDA_SUCCESS);
-	CHECK(cuFuncLoad(listed) != CUDA_SUCCESS);
-	compare();
-	launch(listed);
-	assert_full(1);
+	CHECK_OK(cuStreamCreate(&stream, 1));
 }
 
-/* A launch that is refused loads nothing yet. */
-TEST(refused_before_launch)
+static void launch_in_stream(void)
 {
-	env_set("VGPU_SIM_FAULTS", "cuLaunchKernel@1=999,cuLaunchKernel@2=999,cuLaunchKernel@3=999,"
-				   "cuLaunchKernel@4=999,cuLaunchKernel@5=999");
-	start_lazy("4g");
-	fetch_functions();
 	for (unsigned i = 0; i < FUNCTIONS; i++)
-		CHECK(cuLaunchKernel(functions[i], 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL) !=
-		      CUDA_SUCCESS);
-	compare();
-	launch_functions();
-	assert_full(FUNCTIONS);
+		CHECK_OK(cuLaunchKernel(functions[i], 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL));
 }
 
-/* -- the gate is open ---------------------------------------------------------------------- */
+/* In a launch on several GPUs, of which there is one. */
+static void launch_on_several(void)
+{
+	CUDA_LAUNCH_PARAMS params = {.gridDimX = 1, .gridDimY = 1, .gridDimZ = 1};
+
+	params.blockDimX = params.blockDimY = params.blockDimZ = 1;
+	params.hStream = stream;
+	for (unsigned i = 0; i < FUNCTIONS; i++) {
+		params.function = functions[i];
+		CHECK_OK(cuLaunchCooperativeKernelMultiDevice(&params, 1, 0));
+	}
+}
 
 #define OPENERS 70 /* launches after which more than FUNCTIONS are let through */
 
@@ -265,39 +122,154 @@ static void open_gate(void)
 		launch(opener);
 }
 
-TEST(launched_through_open_gate)
+static void start_one(void)
 {
-	start_lazy("4g");
-	open_gate();
-	fetch_functions();
-	compare();
-	launch_functions();
-	assert_full(1 + FUNCTIONS);
+	first = start_lazy("4g");
 }
 
-/* A launch on several devices, of which there is one. */
-TEST(many_launched_through_open_gate)
+static void enter_first(void)
 {
-	CUDA_LAUNCH_PARAMS params = {
-		.gridDimX = 1,
-		.gridDimY = 1,
-		.gridDimZ = 1,
-		.blockDimX = 1,
-		.blockDimY = 1,
-		.blockDimZ = 1,
-	};
-
-	start_lazy("4g");
-	CHECK_CUDA(cuStreamCreate(&params.hStream, 0), CUDA_SUCCESS);
-	open_gate();
-	fetch_functions();
-	compare();
-	for (unsigned i = 0; i < FUNCTIONS; i++) {
-		params.function = functions[i];
-		CHECK_CUDA(cuLaunchCooperativeKernelMultiDevice(&params, 1, 0), CUDA_SUCCESS);
-	}
-	assert_full(1 + FUNCTIONS);
+	if (first)
+		CHECK_OK(cuCtxSetCurrent(first));
+	else
+		first = cuda_start(0);
 }
+
+static void enter_second(void)
+{
+	cuda_start(1);
+}
+
+/* The second GPU's context is current. */
+static void start_two(void)
+{
+	env_set("VGPU_SIM_GPUS", "2x80G");
+	start_one();
+	enter_second();
+}
+
+static void start_on_second(void)
+{
+	env_set("VGPU_SIM_GPUS", "2x80G");
+	env_set("VGPU_SIM_MODULE_LAZY", "1");
+	env_set("VGPU_SIM_MODULE_MIB", "20");
+	env_set("CUDA_DEVICE_MEMORY_LIMIT", "4g");
+	enter_second();
+}
+
+static void reset_first(void)
+{
+	CHECK_OK(cuDevicePrimaryCtxReset_v2(0));
+	first = NULL;
+}
+
+static void make_other(void)
+{
+	CHECK_OK(cuCtxCreate_v2(&others[others_count++], 0, 1));
+}
+
+static void start_many(void)
+{
+	env_set("VGPU_SIM_GPUS", "2x80G");
+	env_set("CUDA_DEVICE_MEMORY_LIMIT_1", "0");
+	start_one();
+	while (others_count < 20)
+		make_other();
+}
+
+static void destroy_others(void)
+{
+	while (others_count)
+		CHECK_OK(cuCtxDestroy_v2(others[--others_count]));
+}
+
+#define OTHERS 10000 /* more handles than are kept */
+
+static void fetch_others(void)
+{
+	static char many[OTHERS * 64];
+	CUfunction *listed = calloc(OTHERS, sizeof(*listed));
+	size_t length = 0;
+
+	CHECK(listed);
+	length += (size_t)snprintf(many, sizeof(many), ".version 8.0\n.target sm_90\n");
+	for (unsigned i = 0; i < OTHERS; i++)
+		length += (size_t)snprintf(many + length, sizeof(many) - length,
+					   ".visible .entry f%u() { ret; }\n", i);
+	CHECK_OK(cuModuleLoadData(&module, many));
+	CHECK_OK(cuModuleEnumerateFunctions(listed, OTHERS, module));
+	free(listed);
+}
+
+struct row {
+	const char *name;
+	void (*steps[10])(void);
+	unsigned charged;   /* pieces of code, in the end */
+	const char *faults; /* VGPU_SIM_FAULTS, or NULL */
+	const char *cores;  /* CUDA_DEVICE_SM_LIMIT, or NULL */
+};
+
+static void play(const struct row *row)
+{
+	env_set("VGPU_SIM_FAULTS", row->faults);
+	env_set("CUDA_DEVICE_SM_LIMIT", row->cores);
+	for (unsigned i = 0; i < 10 && row->steps[i]; i++)
+		row->steps[i]();
+	assert_full(row->charged);
+}
+
+/* clang-format off */
+#define FETCH  fetch_functions
+#define LAUNCH launch_functions
+
+/* A comparison comes between a handle and its launch. */
+static const struct row rows[] = {
+	{"compared_before_launch", {start_one, FETCH, compare, LAUNCH}, FUNCTIONS},
+	{"compared_with_compute_quota", {start_one, FETCH, compare, LAUNCH}, FUNCTIONS, .cores = "50"},
+	{"unloaded_before_launch",
+		{start_one, load_module, FETCH, unload_module, compare, LAUNCH}, FUNCTIONS},
+	/* The functions have been launched on another GPU: the context is new, or older. */
+	{"launched_in_new_context",
+		{start_on_second, FETCH, LAUNCH, enter_first, compare, LAUNCH}, FUNCTIONS},
+	{"launched_in_two_contexts",
+		{start_two, FETCH, LAUNCH, enter_first, compare, LAUNCH}, FUNCTIONS},
+	{"two_contexts_with_compute_quota",
+		{start_two, FETCH, LAUNCH, enter_first, compare, LAUNCH}, FUNCTIONS, .cores = "50"},
+	/* The context of a launch is that of its stream. */
+	{"launched_in_stream_of_other",
+		{start_two, FETCH, LAUNCH, enter_first, make_stream, compare, enter_second,
+		 launch_in_stream, enter_first}, FUNCTIONS},
+	/* A launch in a stream of another context is none in the current one. */
+	{"launched_for_other_before",
+		{start_two, FETCH, make_stream, enter_first, launch_in_stream, compare, LAUNCH},
+		FUNCTIONS},
+	/* Contexts that end take their marks with them: the last one has the bit of another. */
+	{"launched_after_contexts_ended",
+		{start_two, make_other, FETCH, LAUNCH, destroy_others, reset_first, enter_first, compare,
+		 LAUNCH}, FUNCTIONS},
+	{"launched_in_many_contexts",
+		{start_many, FETCH, LAUNCH, destroy_others, enter_first, compare, LAUNCH}, FUNCTIONS},
+	/* The program has the handles before, and loads the code without a launch. */
+	{"loaded_early", {start_one, list_module, compare, load_listed}, 1},
+	/* A call that loads code, and is not a launch, comes right after the handle. */
+	{"loaded_by_another_call", {start_one, find_variable}, 1},
+	/* A load or a launch that is refused loads nothing yet. */
+	{"refused_before_load",
+		{start_one, list_module, load_refused, compare, launch_listed}, 1,
+		.faults = "cuFuncLoad@1=999"},
+	{"refused_before_launch", {start_one, FETCH, launches_refused, compare, LAUNCH}, FUNCTIONS,
+		.faults = "cuLaunchKernel@1=999,cuLaunchKernel@2=999,cuLaunchKernel@3=999,"
+			  "cuLaunchKernel@4=999,cuLaunchKernel@5=999"},
+	{"launched_through_open_gate",
+		{start_one, open_gate, FETCH, compare, LAUNCH}, 1 + FUNCTIONS},
+	{"many_launched_through_open_gate",
+		{start_one, make_stream, open_gate, FETCH, compare, launch_on_several}, 1 + FUNCTIONS},
+	/* As many handles are replaced as may be, before the functions are handed out, and after. */
+	{"many_handles", {start_one, fetch_others, FETCH, compare, LAUNCH}, FUNCTIONS},
+	{"many_handles_later", {start_one, FETCH, fetch_others, compare, LAUNCH}, FUNCTIONS},
+};
+TEST_TABLE(rows, play);
+/* clang-format on */
 
 /* -- after an unload ------------------------------------------------------------------------- */
 
@@ -306,7 +278,7 @@ TEST(many_launched_through_open_gate)
 static void unload_all(const CUmodule *modules)
 {
 	for (unsigned i = 0; i < MODULES; i++)
-		CHECK_CUDA(cuModuleUnload(modules[i]), CUDA_SUCCESS);
+		CHECK_OK(cuModuleUnload(modules[i]));
 	rest();
 }
 
@@ -320,9 +292,8 @@ TEST(launched_after_unload)
 	for (unsigned i = 0; i < 2 * MODULES; i++) {
 		if (i == MODULES)
 			unload_all(modules);
-		CHECK_CUDA(cuModuleLoadData(&modules[i % MODULES], code), CUDA_SUCCESS);
-		CHECK_CUDA(cuModuleGetFunction(&function, modules[i % MODULES], "nothing"),
-			   CUDA_SUCCESS);
+		CHECK_OK(cuModuleLoadData(&modules[i % MODULES], code));
+		CHECK_OK(cuModuleGetFunction(&function, modules[i % MODULES], "nothing"));
 		compare();
 		launch(function);
 		compare();
@@ -330,111 +301,53 @@ TEST(launched_after_unload)
 	}
 }
 
-/* -- many handles ------------------------------------------------------------------------------ */
-
-#define OTHERS 10000 /* more handles than are kept */
-
-static void fetch_others(void)
-{
-	static char many[OTHERS * 64];
-	CUfunction *listed = calloc(OTHERS, sizeof(*listed));
-	size_t length = 0;
-	CUmodule module;
-
-	CHECK(listed);
-	length += (size_t)snprintf(many, sizeof(many), ".version 8.0\n.target sm_90\n");
-	for (unsigned i = 0; i < OTHERS; i++)
-		length += (size_t)snprintf(many + length, sizeof(many) - length,
-					   ".visible .entry f%u() { ret; }\n", i);
-	CHECK_CUDA(cuModuleLoadData(&module, many), CUDA_SUCCESS);
-	CHECK_CUDA(cuModuleEnumerateFunctions(listed, OTHERS, module), CUDA_SUCCESS);
-	free(listed);
-}
-
-/* As many handles are replaced as may be, then the functions are handed out and launched. */
-TEST(many_handles)
-{
-	start_lazy("4g");
-	fetch_others();
-	fetch_functions();
-	compare();
-	launch_functions();
-	assert_full(FUNCTIONS);
-}
-
-/* Their handles are replaced by others before they are launched. */
-TEST(many_handles_later)
-{
-	start_lazy("4g");
-	fetch_functions();
-	fetch_others();
-	compare();
-	launch_functions();
-	assert_full(FUNCTIONS);
-}
-
 /* -- a thread is in the driver for long ------------------------------------------------------- */
 
-static CUcontext its_context;
+static CUdeviceptr block;
 static int at_work; /* atomic */
 
-static void *in_free(void *address)
+static CUresult free_block(void)
 {
-	CHECK_CUDA(cuCtxSetCurrent(its_context), CUDA_SUCCESS);
-	give((CUdeviceptr)(uintptr_t)address);
-	return NULL;
+	return cuMemFree_v2(block);
 }
 
-static void *in_load(void *none)
+/* The slice is full by then. */
+static CUresult try_to_load(void)
 {
-	CUmodule module;
-	CUresult result;
+	CUresult result = cuModuleLoadData(&module, code);
 
-	CHECK_CUDA(cuCtxSetCurrent(its_context), CUDA_SUCCESS);
-	result = cuModuleLoadData(&module, code); /* the slice is full by then */
-	CHECK(result == CUDA_SUCCESS || result == CUDA_ERROR_OUT_OF_MEMORY);
-	return none;
+	return result == CUDA_ERROR_OUT_OF_MEMORY ? CUDA_SUCCESS : result;
 }
 
 /* While the other thread's call is in the driver. */
-static void beside(void *(*work)(void *), uint64_t argument)
+static void fill_beside(CUresult (*make)(void))
 {
-	pthread_t thread;
+	struct call call;
 
-	CHECK(pthread_create(&thread, NULL, work, (void *)(uintptr_t)argument) == 0);
-	while (access(scene_path("parked"), F_OK) != 0)
-		sleep_ms(1);
+	begin_call(&call, make);
 	fill_with_code(GIB, 0);
-	CHECK(unlink(scene_path("parked")) == 0);
-	CHECK(pthread_join(thread, NULL) == 0);
+	CHECK_OK(end_call(&call));
 	fill_with_code(GIB, 0);
-}
-
-static void park(const char *call)
-{
-	char rule[512];
-
-	snprintf(rule, sizeof(rule), "%s=%s", call, scene_path("parked"));
-	env_set("VGPU_SIM_PARK", rule);
 }
 
 TEST(beside_a_free)
 {
 	park("cuMemFree_v2@2"); /* start_lazy() makes the first */
-	its_context = start_lazy("1g");
-	beside(in_free, take(32 * MIB));
+	start_lazy("1g");
+	block = take(32 * MIB);
+	fill_beside(free_block);
 }
 
 TEST(beside_a_load)
 {
 	park("cuModuleLoadData");
-	its_context = start_lazy("1g");
-	beside(in_load, 0);
+	start_lazy("1g");
+	fill_beside(try_to_load);
 }
 
 static void *alloc_and_free(void *none)
 {
-	CHECK_CUDA(cuCtxSetCurrent(its_context), CUDA_SUCCESS);
+	CHECK_OK(cuCtxSetCurrent(first));
 	while (__atomic_load_n(&at_work, __ATOMIC_ACQUIRE)) {
 		CUdeviceptr address;
 
@@ -447,16 +360,14 @@ static void *alloc_and_free(void *none)
 /* Threads that allocate and free all the time: no figure is of one moment. */
 TEST(beside_allocations)
 {
-	pthread_t threads[THREADS];
+	struct threads threads;
 
-	its_context = start_lazy("1g");
+	first = start_lazy("1g");
 	at_work = 1;
-	for (unsigned i = 0; i < THREADS; i++)
-		CHECK(pthread_create(&threads[i], NULL, alloc_and_free, NULL) == 0);
+	threads = threads_start(THREADS, alloc_and_free);
 	fill_with_code(GIB, THREADS * BLOCK);
 	__atomic_store_n(&at_work, 0, __ATOMIC_RELEASE);
-	for (unsigned i = 0; i < THREADS; i++)
-		CHECK(pthread_join(threads[i], NULL) == 0);
+	threads_join(threads);
 	fill_with_code(GIB, THREADS * BLOCK);
 }
 
@@ -464,7 +375,7 @@ TEST(beside_allocations)
 
 static void *alloc_and_keep(void *none)
 {
-	CHECK_CUDA(cuCtxSetCurrent(its_context), CUDA_SUCCESS);
+	CHECK_OK(cuCtxSetCurrent(first));
 	take(BLOCK);
 	return none;
 }
@@ -497,7 +408,7 @@ static void start_with_reservations(pthread_t threads[THREADS])
 	snprintf(rules, sizeof(rules), "cuMemAlloc_v2@2=%s,cuMemAlloc_v2@3=%s",
 		 scene_path(calls[0]), scene_path(calls[1]));
 	env_set("VGPU_SIM_PARK", rules);
-	its_context = start_lazy("1g");
+	first = start_lazy("1g");
 	reserve_blocks(threads);
 }
 

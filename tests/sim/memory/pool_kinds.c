@@ -15,15 +15,12 @@ static void refused_from(CUmemoryPool pool, uint64_t bytes)
 
 static void destroy(CUmemoryPool pool)
 {
-	CHECK_CUDA(cuMemPoolDestroy(pool), CUDA_SUCCESS);
+	CHECK_OK(cuMemPoolDestroy(pool));
 }
 
 /* -- rows of calls ---------------------------------------------------------------------------- */
 
-static CUresult set_device(const struct act_call *call)
-{
-	return cuDeviceSetMemPool(0, pools[call->in]);
-}
+static ACT(set_device, cuDeviceSetMemPool(0, pools[call->in]));
 
 static CUresult set_location(const struct act_call *call)
 {
@@ -131,8 +128,7 @@ TEST(managed_pool)
 	CHECK_AT_MOST(608 * MIB, ledger_own(0).data);
 	destroy(pool);
 	assert_data(0);
-	CHECK_CUDA(cuMemGetDefaultMemPool(&by_default, &location, CU_MEM_ALLOCATION_TYPE_MANAGED),
-		   CUDA_SUCCESS);
+	CHECK_OK(cuMemGetDefaultMemPool(&by_default, &location, CU_MEM_ALLOCATION_TYPE_MANAGED));
 	a = take_from(by_default, 600 * MIB);
 	CHECK_AT_MOST(outside_used(0) - bare, ledger_own(0).data);
 	refused_from(by_default, 1000 * MIB);
@@ -149,9 +145,8 @@ TEST(managed_pool_marks_reset)
 	bare = outside_used(0);
 	pool = pool_on(CU_MEM_ALLOCATION_TYPE_MANAGED, CU_MEM_LOCATION_TYPE_DEVICE, 0);
 	give(take_from(pool, 600 * MIB));
-	CHECK_CUDA(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, &zero),
-		   CUDA_SUCCESS);
-	CHECK_CUDA(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &zero), CUDA_SUCCESS);
+	CHECK_OK(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, &zero));
+	CHECK_OK(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &zero));
 	synchronise(stream);
 	CHECK_EQUAL(outside_used(0) - bare, 608 * MIB);
 	CHECK_AT_MOST(608 * MIB, ledger_own(0).data);
@@ -168,9 +163,9 @@ TEST(managed_pool_without_context)
 	CUdeviceptr a;
 
 	start("2g");
-	CHECK_CUDA(cuCtxPopCurrent_v2(&context), CUDA_SUCCESS);
+	CHECK_OK(cuCtxPopCurrent_v2(&context));
 	pool = pool_on(CU_MEM_ALLOCATION_TYPE_MANAGED, CU_MEM_LOCATION_TYPE_INVALID, 0);
-	CHECK_CUDA(cuCtxPushCurrent_v2(context), CUDA_SUCCESS);
+	CHECK_OK(cuCtxPushCurrent_v2(context));
 	a = take_from(pool, 600 * MIB);
 	synchronise(stream);
 	CHECK_AT_MOST(600 * MIB, ledger_own(0).data);
@@ -211,20 +206,20 @@ TEST(two_devices)
 	env_set("VGPU_SIM_GPUS", "2x80G");
 	env_set("CUDA_DEVICE_MEMORY_LIMIT_1", "1g");
 	streams[0] = stream_start("4g");
-	CHECK_CUDA(cuCtxGetCurrent(&contexts[0]), CUDA_SUCCESS);
+	CHECK_OK(cuCtxGetCurrent(&contexts[0]));
 	contexts[1] = cuda_start(1);
 	give(take(1));
-	CHECK_CUDA(cuStreamCreate(&streams[1], NON_BLOCKING), CUDA_SUCCESS);
+	CHECK_OK(cuStreamCreate(&streams[1], NON_BLOCKING));
 	a = take_async(200 * MIB, streams[0]); /* while the other one's context is current */
 	CHECK_EQUAL(ledger_own(0).data >= 224 * MIB, true);
 	CHECK_EQUAL(ledger_own(1).data, 0);
 	refused_async(500 * MIB, streams[1]);
 	pool = pool_on(CU_MEM_ALLOCATION_TYPE_PINNED, CU_MEM_LOCATION_TYPE_DEVICE, 1);
-	CHECK_CUDA(cuCtxSetCurrent(contexts[0]), CUDA_SUCCESS);
+	CHECK_OK(cuCtxSetCurrent(contexts[0]));
 	CHECK_CUDA(cuMemAllocFromPoolAsync(&b, 500 * MIB, pool, streams[0]),
 		   CUDA_ERROR_OUT_OF_MEMORY);
 	CHECK_EQUAL(b, UNTOUCHED);
-	CHECK_CUDA(cuMemAllocFromPoolAsync(&b, 300 * MIB, pool, streams[0]), CUDA_SUCCESS);
+	CHECK_OK(cuMemAllocFromPoolAsync(&b, 300 * MIB, pool, streams[0]));
 	c = take_async(100 * MIB, NULL);
 	synchronise(streams[0]);
 	CHECK_EQUAL(ledger_own(0).data, 320 * MIB);
@@ -232,7 +227,7 @@ TEST(two_devices)
 	give_async(a, streams[0]);
 	give_async(b, streams[0]);
 	give_async(c, NULL);
-	CHECK_CUDA(cuCtxSynchronize(), CUDA_SUCCESS);
+	CHECK_OK(cuCtxSynchronize());
 	CHECK_EQUAL(ledger_own(0).data, 0);
 	CHECK_EQUAL(ledger_own(1).data, 0);
 	destroy(pool);
@@ -333,7 +328,7 @@ TEST(refusals_cost_nothing)
 	CHECK_CUDA(cuMemAllocFromPoolAsync_ptsz(&address, 100 * MIB, standard, stream),
 		   CUDA_ERROR_UNKNOWN);
 	CHECK_EQUAL(address, UNTOUCHED);
-	CHECK_CUDA(cuStreamSynchronize_ptsz(stream), CUDA_SUCCESS);
+	CHECK_OK(cuStreamSynchronize_ptsz(stream));
 	assert_data(0);
 	held = take_from(standard, 100 * MIB);
 	CHECK_CUDA(cuMemFreeAsync(held, stream), CUDA_ERROR_UNKNOWN);
@@ -366,7 +361,7 @@ TEST(old_driver)
 	synchronise(stream);
 	assert_data(512 * MIB);
 	give_async(held, stream);
-	CHECK_CUDA(cuCtxSynchronize(), CUDA_SUCCESS);
+	CHECK_OK(cuCtxSynchronize());
 	destroy(pool);
 	assert_data(0);
 }

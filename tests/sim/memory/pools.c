@@ -33,9 +33,9 @@ static CUresult synchronise_event(CUstream where)
 {
 	CUevent event;
 
-	CHECK_CUDA(cuEventCreate(&event, 0), CUDA_SUCCESS);
-	CHECK_CUDA(cuEventRecord(event, where), CUDA_SUCCESS);
-	CHECK_CUDA(cuEventSynchronize(event), CUDA_SUCCESS);
+	CHECK_OK(cuEventCreate(&event, 0));
+	CHECK_OK(cuEventRecord(event, where));
+	CHECK_OK(cuEventSynchronize(event));
 	return cuEventDestroy_v2(event);
 }
 
@@ -50,7 +50,7 @@ static CUresult synchronise_context_v2(CUstream where)
 	CUcontext context;
 
 	(void)where;
-	CHECK_CUDA(cuCtxGetCurrent(&context), CUDA_SUCCESS);
+	CHECK_OK(cuCtxGetCurrent(&context));
 	return cuCtxSynchronize_v2(context);
 }
 
@@ -85,8 +85,8 @@ static unsigned fill_async(const struct door *door, uint64_t bytes)
 static void give_all(const struct door *door, unsigned count)
 {
 	for (unsigned i = 0; i < count; i++)
-		CHECK_CUDA(door->give(pieces[i], stream), CUDA_SUCCESS);
-	CHECK_CUDA(door->synchronise(stream), CUDA_SUCCESS);
+		CHECK_OK(door->give(pieces[i], stream));
+	CHECK_OK(door->synchronise(stream));
 	assert_data(0);
 }
 
@@ -98,7 +98,7 @@ static void filled(const struct door *door, uint64_t bytes, unsigned expected)
 	CHECK_AT_MOST(outside_used(0), QUOTA + GRANULE);
 	CHECK_AT_MOST(QUOTA / 100 * 99, outside_used(0));
 	CHECK_AT_MOST(ledger_used(0), QUOTA);
-	CHECK_CUDA(door->synchronise(stream), CUDA_SUCCESS);
+	CHECK_OK(door->synchronise(stream));
 	assert_data(CHUNKS * POOL_CHUNK);
 	give_all(door, count);
 }
@@ -178,10 +178,9 @@ static CUfunction start_apart(CUstream *ret_other)
 	int no = 0;
 
 	start("8g");
-	CHECK_CUDA(cuStreamCreate(ret_other, NON_BLOCKING), CUDA_SUCCESS);
-	CHECK_CUDA(cuMemPoolSetAttribute(standard,
-					 CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES, &no),
-		   CUDA_SUCCESS);
+	CHECK_OK(cuStreamCreate(ret_other, NON_BLOCKING));
+	CHECK_OK(cuMemPoolSetAttribute(standard, CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES,
+				       &no));
 	return spin_load();
 }
 
@@ -212,7 +211,7 @@ TEST(not_for_this_stream)
 			if (results[i] == CUDA_SUCCESS)
 				give_async(found[i], other);
 		found[0] = found[1] = UNTOUCHED;
-		CHECK_CUDA(cuCtxSynchronize(), CUDA_SUCCESS);
+		CHECK_OK(cuCtxSynchronize());
 		pieces[count++] = take_async(POOL_CHUNK, stream);
 	}
 	for (unsigned i = 0; i < 2; i++) {
@@ -221,7 +220,7 @@ TEST(not_for_this_stream)
 	}
 	synchronise(other);
 	CHECK_AT_MOST(outside_used(0), QUOTA + GRANULE);
-	CHECK_CUDA(cuCtxSynchronize(), CUDA_SUCCESS);
+	CHECK_OK(cuCtxSynchronize());
 	assert_books(count * POOL_CHUNK);
 	give_all(&doors[0], count);
 }
@@ -255,7 +254,7 @@ TEST(not_for_this_busy_stream)
 	}
 	big = take_async(BIG, stream); /* which may use what it has freed */
 	give_async(big, stream);
-	CHECK_CUDA(cuCtxSynchronize(), CUDA_SUCCESS);
+	CHECK_OK(cuCtxSynchronize());
 	assert_books(0);
 }
 
@@ -268,7 +267,7 @@ TEST(refused_and_synchronised)
 	CUfunction spin;
 
 	spin = start_apart(&other);
-	CHECK_CUDA(cuStreamCreate(&idle, NON_BLOCKING), CUDA_SUCCESS);
+	CHECK_OK(cuStreamCreate(&idle, NON_BLOCKING));
 	big = take_async(BIG, stream);
 	busy(spin, 300 * MS, stream);
 	give_async(big, stream);
@@ -279,7 +278,7 @@ TEST(refused_and_synchronised)
 		give_async(found, other);
 	synchronise(other);
 	assert_books(ledger_own(0).data);
-	CHECK_CUDA(cuCtxSynchronize(), CUDA_SUCCESS);
+	CHECK_OK(cuCtxSynchronize());
 }
 
 /* -- giving back -- */
@@ -311,9 +310,9 @@ static void by_physical(void)
 					.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
 	CUmemGenericAllocationHandle handle;
 
-	CHECK_CUDA(cuMemCreate(&handle, 7 * GIB, &property, 0), CUDA_SUCCESS);
+	CHECK_OK(cuMemCreate(&handle, 7 * GIB, &property, 0));
 	assert_books(7 * GIB + POOL_CHUNK);
-	CHECK_CUDA(cuMemRelease(handle), CUDA_SUCCESS);
+	CHECK_OK(cuMemRelease(handle));
 }
 
 static void by_array(void)
@@ -321,16 +320,16 @@ static void by_array(void)
 	CUDA_ARRAY_DESCRIPTOR form = {32768, 57344, CU_AD_FORMAT_FLOAT, 1};
 	CUarray array;
 
-	CHECK_CUDA(cuArrayCreate_v2(&array, &form), CUDA_SUCCESS);
+	CHECK_OK(cuArrayCreate_v2(&array, &form));
 	assert_books(7 * GIB + POOL_CHUNK);
-	CHECK_CUDA(cuArrayDestroy(array), CUDA_SUCCESS);
+	CHECK_OK(cuArrayDestroy(array));
 }
 
 static void by_managed(void)
 {
 	CUdeviceptr address;
 
-	CHECK_CUDA(cuMemAllocManaged(&address, 7 * GIB, CU_MEM_ATTACH_GLOBAL), CUDA_SUCCESS);
+	CHECK_OK(cuMemAllocManaged(&address, 7 * GIB, CU_MEM_ATTACH_GLOBAL));
 	CHECK_EQUAL(ledger_own(0).data, 7 * GIB + POOL_CHUNK);
 	give(address);
 }
@@ -339,8 +338,8 @@ static void by_context(void)
 {
 	CUcontext context;
 
-	CHECK_CUDA(cuCtxCreate_v2(&context, 0, 0), CUDA_SUCCESS);
-	CHECK_CUDA(cuCtxDestroy_v2(context), CUDA_SUCCESS);
+	CHECK_OK(cuCtxCreate_v2(&context, 0, 0));
+	CHECK_OK(cuCtxDestroy_v2(context));
 }
 
 static void by_another_pool(void)
@@ -350,7 +349,7 @@ static void by_another_pool(void)
 
 	give_async(address, stream);
 	synchronise(stream);
-	CHECK_CUDA(cuMemPoolDestroy(pool), CUDA_SUCCESS);
+	CHECK_OK(cuMemPoolDestroy(pool));
 }
 
 /* What a pool keeps by its release threshold is somebody else's who needs it. */
@@ -379,7 +378,7 @@ TEST(kept_until_needed)
 	}
 	give_async(held, stream);
 	synchronise(stream);
-	CHECK_CUDA(cuMemPoolTrimTo(standard, 0), CUDA_SUCCESS);
+	CHECK_OK(cuMemPoolTrimTo(standard, 0));
 	assert_books(0);
 }
 
@@ -391,12 +390,12 @@ TEST(survives_contexts)
 	start("4g");
 	address = take_async(100 * MIB, stream);
 	give_async(take_async(300 * MIB, stream), stream);
-	CHECK_CUDA(cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
+	CHECK_OK(cuDevicePrimaryCtxReset_v2(0));
 	assert_covered();
 	cuda_start(0);
 	give(take(1));
-	CHECK_CUDA(cuMemFreeAsync(address, NULL), CUDA_SUCCESS);
-	CHECK_CUDA(cuStreamSynchronize(NULL), CUDA_SUCCESS);
+	CHECK_OK(cuMemFreeAsync(address, NULL));
+	CHECK_OK(cuStreamSynchronize(NULL));
 	assert_data(0);
 }
 
@@ -409,7 +408,7 @@ TEST(always_covered)
 
 	start("8g");
 	streams[0] = stream;
-	CHECK_CUDA(cuStreamCreate(&streams[1], 0), CUDA_SUCCESS);
+	CHECK_OK(cuStreamCreate(&streams[1], 0));
 	for (unsigned round = 0; round < 2000; round++) {
 		unsigned i = (unsigned)rand_r(&seed) % 16, turn = (unsigned)rand_r(&seed);
 		CUstream where = streams[turn % 2];

@@ -7,7 +7,7 @@ CUmemoryPool standard;
 void start(const char *limit)
 {
 	stream = stream_start(limit);
-	CHECK_CUDA(cuDeviceGetDefaultMemPool(&standard, 0), CUDA_SUCCESS);
+	CHECK_OK(cuDeviceGetDefaultMemPool(&standard, 0));
 	assert_data(0);
 }
 
@@ -16,7 +16,7 @@ CUmemoryPool pool_on(CUmemAllocationType type, unsigned location, int device)
 	CUmemPoolProps properties = {.allocType = type, .location = {location, device}};
 	CUmemoryPool pool = NULL;
 
-	CHECK_CUDA(cuMemPoolCreate(&pool, &properties), CUDA_SUCCESS);
+	CHECK_OK(cuMemPoolCreate(&pool, &properties));
 	return pool;
 }
 
@@ -29,14 +29,13 @@ CUdeviceptr take_from(CUmemoryPool pool, uint64_t bytes)
 {
 	CUdeviceptr address = 0;
 
-	CHECK_CUDA(cuMemAllocFromPoolAsync(&address, bytes, pool, stream), CUDA_SUCCESS);
+	CHECK_OK(cuMemAllocFromPoolAsync(&address, bytes, pool, stream));
 	return address;
 }
 
 void threshold_set(CUmemoryPool pool, uint64_t bytes)
 {
-	CHECK_CUDA(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &bytes),
-		   CUDA_SUCCESS);
+	CHECK_OK(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &bytes));
 }
 
 /* -- rows of calls ---------------------------------------------------------------------------- */
@@ -47,8 +46,8 @@ CUmemoryPool pools[POOLS];
 void play(const struct acts *row)
 {
 	acts_begin(row);
-	CHECK_CUDA(cuStreamCreate(&stream, NON_BLOCKING), CUDA_SUCCESS);
-	CHECK_CUDA(cuDeviceGetDefaultMemPool(&pools[STANDARD], 0), CUDA_SUCCESS);
+	CHECK_OK(cuStreamCreate(&stream, NON_BLOCKING));
+	CHECK_OK(cuDeviceGetDefaultMemPool(&pools[STANDARD], 0));
 	acts_take(row);
 }
 
@@ -69,10 +68,7 @@ CUresult take_linear(const struct act_call *call)
 	return took(result, call, address);
 }
 
-CUresult give_linear(const struct act_call *call)
-{
-	return cuMemFree_v2(things[call->thing]);
-}
+ACT(give_linear, cuMemFree_v2(things[call->thing]));
 
 CUresult take_in_stream(const struct act_call *call)
 {
@@ -82,16 +78,8 @@ CUresult take_in_stream(const struct act_call *call)
 	return took(result, call, address);
 }
 
-CUresult give_in_stream(const struct act_call *call)
-{
-	return cuMemFreeAsync(things[call->thing], stream);
-}
-
-CUresult wait_for_stream(const struct act_call *call)
-{
-	(void)call;
-	return cuStreamSynchronize(stream);
-}
+ACT(give_in_stream, cuMemFreeAsync(things[call->thing], stream));
+ACT(wait_for_stream, cuStreamSynchronize(stream));
 
 /* A comparison is due once a second, and made by an allocation. */
 CUresult look(const struct act_call *call)
@@ -108,10 +96,7 @@ CUresult make_pool(const struct act_call *call)
 	return CUDA_SUCCESS;
 }
 
-CUresult destroy_pool(const struct act_call *call)
-{
-	return cuMemPoolDestroy(pools[call->in]);
-}
+ACT(destroy_pool, cuMemPoolDestroy(pools[call->in]));
 
 CUresult take_in_pool(const struct act_call *call)
 {
@@ -122,10 +107,7 @@ CUresult take_in_pool(const struct act_call *call)
 	return took(result, call, address);
 }
 
-CUresult trim_pool(const struct act_call *call)
-{
-	return cuMemPoolTrimTo(pools[call->in], call->size * MIB);
-}
+ACT(trim_pool, cuMemPoolTrimTo(pools[call->in], MIB * call->size));
 
 CUresult keep_in_pool(const struct act_call *call)
 {

@@ -126,7 +126,7 @@ TEST(to_the_quota)
 	refused(1);
 	release(pieces[0]);
 	give(take(2 * GRANULE)); /* the same room for both */
-	CHECK_CUDA(create(&pieces[0], 2 * GRANULE, 0), CUDA_SUCCESS);
+	CHECK_OK(create(&pieces[0], 2 * GRANULE, 0));
 	refused(1);
 	while (count > 0)
 		release(pieces[--count]);
@@ -141,7 +141,7 @@ TEST(several_devices)
 	env_set("VGPU_SIM_GPUS", "2x8G");
 	env_set("CUDA_DEVICE_MEMORY_LIMIT_1", "100m");
 	start("1g");
-	CHECK_CUDA(create(&a, 100 * MIB, 1), CUDA_SUCCESS);
+	CHECK_OK(create(&a, 100 * MIB, 1));
 	CHECK_EQUAL(ledger_own(0).data, 0);
 	CHECK_EQUAL(ledger_own(1).data, 100 * MIB);
 	CHECK_EQUAL(outside_used(1), 100 * MIB);
@@ -167,7 +167,7 @@ TEST(contexts_end)
 	handle = created(SIZE);
 	address = reserve(SIZE);
 	map(address, SIZE, handle);
-	CHECK_CUDA(cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
+	CHECK_OK(cuDevicePrimaryCtxReset_v2(0));
 	CHECK_EQUAL(ledger_own(0).data, SIZE);
 	CHECK_EQUAL(ledger_used(0), SIZE);
 	CHECK_EQUAL(outside_used(0), SIZE + 3 * MIB); /* which the driver keeps for the process */
@@ -208,7 +208,7 @@ static CUcontext its_context;
 
 static void *release_it(void *handle)
 {
-	CHECK_CUDA(cuCtxSetCurrent(its_context), CUDA_SUCCESS);
+	CHECK_OK(cuCtxSetCurrent(its_context));
 	release((memory)(uintptr_t)handle);
 	return NULL;
 }
@@ -222,7 +222,7 @@ static memory begin_release(pthread_t *ret_thread, bool mapped)
 	snprintf(rule, sizeof(rule), "cuMemRelease=%s", scene_path("parked"));
 	env_set("VGPU_SIM_PARK", rule);
 	start("1g");
-	CHECK_CUDA(cuCtxGetCurrent(&its_context), CUDA_SUCCESS);
+	CHECK_OK(cuCtxGetCurrent(&its_context));
 	handle = created(2 * MIB);
 	space = reserve(2 * MIB);
 	if (mapped)

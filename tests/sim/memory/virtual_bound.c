@@ -91,10 +91,7 @@ static CUresult unmap_tile(const struct act_call *call)
 	return map_list(&tile, 1, call->size);
 }
 
-static CUresult map_no_tile(const struct act_call *call)
-{
-	return map_list(NULL, 1, call->size);
-}
+static ACT(map_no_tile, map_list(NULL, 1, call->size));
 
 static CUresult fill_tiles(const struct act_call *call)
 {
@@ -102,7 +99,7 @@ static CUresult fill_tiles(const struct act_call *call)
 		memory handle = created(GRANULE);
 		CUarrayMapInfo tile = tile_with(call->in, i, handle);
 
-		CHECK_CUDA(map_list(&tile, 1, false), CUDA_SUCCESS);
+		CHECK_OK(map_list(&tile, 1, false));
 		release(handle);
 	}
 	return CUDA_SUCCESS;
@@ -157,17 +154,17 @@ TEST(sparse_context_ends)
 	CUcontext first, second;
 
 	start("3g");
-	CHECK_CUDA(cuCtxGetCurrent(&first), CUDA_SUCCESS);
+	CHECK_OK(cuCtxGetCurrent(&first));
 	make_array(&make_x);
 	fill_tiles(&fill_x);
-	CHECK_CUDA(cuCtxCreate_v2(&second, 0, 0), CUDA_SUCCESS);
+	CHECK_OK(cuCtxCreate_v2(&second, 0, 0));
 	make_array(&make_y);
 	fill_tiles(&fill_y);
 	CHECK_EQUAL(ledger_own(0).data, 84 * MIB);
-	CHECK_CUDA(cuCtxDestroy_v2(second), CUDA_SUCCESS);
+	CHECK_OK(cuCtxDestroy_v2(second));
 	CHECK_EQUAL(ledger_own(0).data, 4 * MIB);
-	CHECK_CUDA(cuCtxSetCurrent(first), CUDA_SUCCESS);
-	CHECK_CUDA(destroy(&make_x), CUDA_SUCCESS);
+	CHECK_OK(cuCtxSetCurrent(first));
+	CHECK_OK(destroy(&make_x));
 	CHECK_EQUAL(ledger_own(0).data, 0);
 }
 
@@ -179,25 +176,15 @@ static CUresult make_object(const struct act_call *call)
 {
 	CUmulticastObjectProp prop = {.numDevices = 1, .size = call->size * MIB};
 
-	CHECK_CUDA(cuMulticastCreate(&things[OBJECT], &prop), CUDA_SUCCESS);
+	CHECK_OK(cuMulticastCreate(&things[OBJECT], &prop));
 	return cuMulticastAddDevice(things[OBJECT], 0);
 }
 
-static CUresult bind(const struct act_call *call)
-{
-	return cuMulticastBindMem(things[OBJECT], call->at * MIB, things[call->thing], 0,
-				  call->size * MIB, 0);
-}
-
-static CUresult bind_address(const struct act_call *call)
-{
-	return cuMulticastBindAddr(things[OBJECT], call->at * MIB, space, call->size * MIB, 0);
-}
-
-static CUresult unbind(const struct act_call *call)
-{
-	return cuMulticastUnbind(things[OBJECT], 0, call->at * MIB, call->size * MIB);
-}
+static ACT(bind, cuMulticastBindMem(things[OBJECT], call->at *MIB, things[call->thing], 0,
+				    call->size *MIB, 0));
+static ACT(bind_address,
+	   cuMulticastBindAddr(things[OBJECT], call->at *MIB, space, call->size *MIB, 0));
+static ACT(unbind, cuMulticastUnbind(things[OBJECT], 0, call->at *MIB, call->size *MIB));
 
 /* clang-format off */
 #define MAKE_OBJECT(mib)      {make_object, NONE, NONE, 0, mib}
@@ -243,18 +230,17 @@ TEST(multicast_exported)
 	int fd = -1;
 
 	start("1g");
-	CHECK_CUDA(cuMulticastCreate(&things[OBJECT], &prop), CUDA_SUCCESS);
-	CHECK_CUDA(cuMulticastAddDevice(things[OBJECT], 0), CUDA_SUCCESS);
-	CHECK_CUDA(cuMemExportToShareableHandle(&fd, things[OBJECT],
-						CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
-		   CUDA_SUCCESS);
+	CHECK_OK(cuMulticastCreate(&things[OBJECT], &prop));
+	CHECK_OK(cuMulticastAddDevice(things[OBJECT], 0));
+	CHECK_OK(cuMemExportToShareableHandle(&fd, things[OBJECT],
+					      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
 	things[A] = created(2 * MIB);
 	things[B] = created(4 * MIB);
-	CHECK_CUDA(bind(&first), CUDA_SUCCESS);
-	CHECK_CUDA(bind(&second), CUDA_SUCCESS);
+	CHECK_OK(bind(&first));
+	CHECK_OK(bind(&second));
 	release(things[A]);
 	release(things[B]);
-	CHECK_CUDA(unbind(&unbound), CUDA_SUCCESS);
+	CHECK_OK(unbind(&unbound));
 	CHECK_EQUAL(ledger_own(0).data, 2 * MIB);
 	release(things[OBJECT]);
 	CHECK_EQUAL(ledger_own(0).data, 2 * MIB);
@@ -276,15 +262,15 @@ TEST(multicast_unmapped_while_released)
 
 	park("cuMemRelease@2");
 	start("1g");
-	CHECK_CUDA(make_object(&make), CUDA_SUCCESS);
+	CHECK_OK(make_object(&make));
 	things[A] = created(2 * MIB);
-	CHECK_CUDA(bind(&first), CUDA_SUCCESS);
+	CHECK_OK(bind(&first));
 	space = reserve(8 * MIB);
 	map(space, 8 * MIB, things[OBJECT]);
 	release(things[A]);
 	begin_call(&releasing, release_object);
 	unmap(space, 8 * MIB);
 	assert_data(2 * MIB);
-	CHECK_CUDA(end_call(&releasing), CUDA_SUCCESS);
+	CHECK_OK(end_call(&releasing));
 	assert_data(0);
 }

@@ -38,38 +38,38 @@ memory created(uint64_t bytes)
 {
 	memory handle = 0;
 
-	CHECK_CUDA(create(&handle, bytes, 0), CUDA_SUCCESS);
+	CHECK_OK(create(&handle, bytes, 0));
 	return handle;
 }
 
 void release(memory handle)
 {
-	CHECK_CUDA(cuMemRelease(handle), CUDA_SUCCESS);
+	CHECK_OK(cuMemRelease(handle));
 }
 
 CUdeviceptr reserve(uint64_t bytes)
 {
 	CUdeviceptr address = 0;
 
-	CHECK_CUDA(cuMemAddressReserve(&address, bytes, 0, 0, 0), CUDA_SUCCESS);
+	CHECK_OK(cuMemAddressReserve(&address, bytes, 0, 0, 0));
 	return address;
 }
 
 void map(CUdeviceptr address, uint64_t bytes, memory handle)
 {
-	CHECK_CUDA(cuMemMap(address, bytes, 0, handle, 0), CUDA_SUCCESS);
+	CHECK_OK(cuMemMap(address, bytes, 0, handle, 0));
 }
 
 void unmap(CUdeviceptr address, uint64_t bytes)
 {
-	CHECK_CUDA(cuMemUnmap(address, bytes), CUDA_SUCCESS);
+	CHECK_OK(cuMemUnmap(address, bytes));
 }
 
 memory retain(CUdeviceptr address)
 {
 	memory handle = 0;
 
-	CHECK_CUDA(cuMemRetainAllocationHandle(&handle, (void *)(uintptr_t)address), CUDA_SUCCESS);
+	CHECK_OK(cuMemRetainAllocationHandle(&handle, (void *)(uintptr_t)address));
 	return handle;
 }
 
@@ -97,20 +97,9 @@ CUresult create_thing(const struct act_call *call)
 	return result;
 }
 
-CUresult release_thing(const struct act_call *call)
-{
-	return cuMemRelease(things[call->thing]);
-}
-
-CUresult map_thing(const struct act_call *call)
-{
-	return cuMemMap(space + call->at * MIB, call->size * MIB, 0, things[call->thing], 0);
-}
-
-CUresult unmap_place(const struct act_call *call)
-{
-	return cuMemUnmap(space + call->at * MIB, call->size * MIB);
-}
+ACT(release_thing, cuMemRelease(things[call->thing]));
+ACT(map_thing, cuMemMap(space + call->at * MIB, call->size *MIB, 0, things[call->thing], 0));
+ACT(unmap_place, cuMemUnmap(space + call->at * MIB, call->size *MIB));
 
 CUresult retain_thing(const struct act_call *call)
 {
