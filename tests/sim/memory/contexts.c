@@ -1,7 +1,6 @@
 /* Contexts: what they cost, who is refused, and what comes back when they end. */
 #include "cuda_api.h"
 
-#include <pthread.h>
 #include <unistd.h>
 
 /* What the device may still hold of a process that has no context any more. */
@@ -20,102 +19,104 @@ static void assert_books(uint64_t context, uint64_t data, uint64_t offset)
 	CHECK_EQUAL(outside_of(0, getpid()), context + data);
 }
 
+/* So many contexts are charged. */
+static void assert_contexts(unsigned living, uint64_t data)
+{
+	assert_books(living * CONTEXT, data, living ? HIDDEN + (living - 1) * HIDDEN_AGAIN : 0);
+}
+
+static void init(const char *limit)
+{
+	env_set("CUDA_DEVICE_MEMORY_LIMIT", limit);
+	CHECK_OK(cuInit(0));
+}
+
+#define VERSIONS 8
+
+/* Each function that makes a context, from 0 on. */
+static CUresult create_by(unsigned version, CUcontext *ret_context)
+{
+	switch (version) {
+	case 0:
+		return cuCtxCreate(ret_context, 0, 0);
+	case 1:
+		return cuCtxCreate_v2(ret_context, 0, 0);
+	case 2:
+		return cuCtxCreate_v3(ret_context, NULL, 0, 0, 0);
+	case 3:
+		return cuCtxCreate_v4(ret_context, NULL, 0, 0);
+	case 4:
+		return cuGLCtxCreate(ret_context, 0, 0);
+	case 5:
+		return cuGLCtxCreate_v2(ret_context, 0, 0);
+	case 6:
+		return cuVDPAUCtxCreate(ret_context, 0, 0, 1, NULL);
+	default:
+		return cuVDPAUCtxCreate_v2(ret_context, 0, 0, 1, NULL);
+	}
+}
+
+static CUcontext create(void)
+{
+	CUcontext context = NULL;
+
+	CHECK_OK(cuCtxCreate_v2(&context, 0, 0));
+	return context;
+}
+
 TEST(primary_retained)
 {
-	CUcontext context;
-
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", "2g");
-	cuda_start(0);
-	CHECK_CUDA(cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
-	CHECK_CUDA(cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
+	for (unsigned i = 0; i < 3; i++)
+		cuda_start(0);
 	take(10 * MIB);
-	assert_books(CONTEXT, 10 * MIB, HIDDEN);
-	CHECK_CUDA(cuDevicePrimaryCtxRelease_v2(0), CUDA_SUCCESS);
-	CHECK_CUDA(cuDevicePrimaryCtxRelease(0), CUDA_SUCCESS);
-	assert_books(CONTEXT, 10 * MIB, HIDDEN);
-	CHECK_CUDA(cuDevicePrimaryCtxRelease_v2(0), CUDA_SUCCESS);
-	assert_books(0, 0, 0);
+	assert_contexts(1, 10 * MIB);
+	CHECK_OK(cuDevicePrimaryCtxRelease_v2(0));
+	CHECK_OK(cuDevicePrimaryCtxRelease(0));
+	assert_contexts(1, 10 * MIB);
+	CHECK_OK(cuDevicePrimaryCtxRelease_v2(0));
+	assert_contexts(0, 0);
 	CHECK_CUDA(cuDevicePrimaryCtxRelease_v2(0), CUDA_ERROR_INVALID_CONTEXT);
-	assert_books(0, 0, 0);
+	assert_contexts(0, 0);
 }
 
 TEST(primary_reset)
 {
-	CUcontext context;
-
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", "2g");
-	cuda_start(0);
 	for (unsigned round = 0; round < 6; round++) {
+		cuda_start(0);
 		take(100 * MIB);
 		take(1);
-		assert_books(CONTEXT, 102 * MIB, HIDDEN);
-		CHECK_CUDA(round % 2 ? cuDevicePrimaryCtxReset(0) : cuDevicePrimaryCtxReset_v2(0),
-			   CUDA_SUCCESS);
-		assert_books(0, 0, 0);
-		CHECK_CUDA(cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS); /* there is none */
-		CHECK_CUDA(cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
-		CHECK_CUDA(cuCtxSetCurrent(context), CUDA_SUCCESS);
+		assert_contexts(1, 102 * MIB);
+		CHECK_OK(round % 2 ? cuDevicePrimaryCtxReset(0) : cuDevicePrimaryCtxReset_v2(0));
+		assert_contexts(0, 0);
+		CHECK_OK(cuDevicePrimaryCtxReset_v2(0)); /* there is none */
 	}
-}
-
-static CUcontext create(unsigned version)
-{
-	CUcontext context = NULL;
-	CUresult result = CUDA_ERROR_UNKNOWN;
-
-	switch (version) {
-	case 1:
-		result = cuCtxCreate(&context, 0, 0);
-		break;
-	case 2:
-		result = cuCtxCreate_v2(&context, 0, 0);
-		break;
-	case 3:
-		result = cuCtxCreate_v3(&context, NULL, 0, 0, 0);
-		break;
-	case 4:
-		result = cuCtxCreate_v4(&context, NULL, 0, 0);
-		break;
-	case 5:
-		result = cuGLCtxCreate(&context, 0, 0);
-		break;
-	case 6:
-		result = cuGLCtxCreate_v2(&context, 0, 0);
-		break;
-	case 7:
-		result = cuVDPAUCtxCreate(&context, 0, 0, 1, NULL);
-		break;
-	case 8:
-		result = cuVDPAUCtxCreate_v2(&context, 0, 0, 1, NULL);
-		break;
-	}
-	CHECK_EQUAL(result, CUDA_SUCCESS);
-	return context;
 }
 
 TEST(created)
 {
-	env_set("CUDA_DEVICE_MEMORY_LIMIT", "2g");
-	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
-	for (unsigned round = 0; round < 24; round++) {
-		CUcontext context = create(round % 8 + 1), attached;
+	init("2g");
+	for (unsigned round = 0; round < 3 * VERSIONS; round++) {
+		CUcontext context = NULL, attached;
 
+		CHECK_OK(create_by(round % VERSIONS, &context));
 		take(20 * MIB);
 		take(KIB);
-		assert_books(CONTEXT, 22 * MIB, HIDDEN);
+		assert_contexts(1, 22 * MIB);
 		if (round % 3 == 0) {
-			CHECK_CUDA(cuCtxDestroy_v2(context), CUDA_SUCCESS);
+			CHECK_OK(cuCtxDestroy_v2(context));
 		} else if (round % 3 == 1) {
-			CHECK_CUDA(cuCtxDestroy(context), CUDA_SUCCESS);
+			CHECK_OK(cuCtxDestroy(context));
 		} else {
-			CHECK_CUDA(cuCtxAttach(&attached, 0), CUDA_SUCCESS);
-			CHECK_CUDA(cuCtxDetach(context), CUDA_SUCCESS);
-			assert_books(CONTEXT, 22 * MIB, HIDDEN);
-			CHECK_CUDA(cuCtxDetach(context), CUDA_SUCCESS);
+			CHECK_OK(cuCtxAttach(&attached, 0));
+			CHECK_OK(cuCtxDetach(context));
+			assert_contexts(1, 22 * MIB);
+			CHECK_OK(cuCtxDetach(context));
 		}
-		assert_books(0, 0, 0);
+		assert_contexts(0, 0);
 		CHECK(cuCtxDestroy_v2(context) != CUDA_SUCCESS);
-		assert_books(0, 0, 0);
+		assert_contexts(0, 0);
 	}
 }
 
@@ -124,161 +125,139 @@ TEST(two)
 	CUcontext a, b;
 	CUdeviceptr in_b;
 
-	env_set("CUDA_DEVICE_MEMORY_LIMIT", "2g");
-	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
-	a = create(2);
+	init("2g");
+	a = create();
 	take(30 * MIB);
 	take(1);
-	b = create(2);
+	b = create();
 	in_b = take(10 * MIB);
 	take(1);
-	assert_books(2 * CONTEXT, 44 * MIB, HIDDEN + HIDDEN_AGAIN);
-	CHECK_CUDA(cuCtxDestroy_v2(a), CUDA_SUCCESS);
-	assert_books(CONTEXT, 12 * MIB, HIDDEN);
+	assert_contexts(2, 44 * MIB);
+	CHECK_OK(cuCtxDestroy_v2(a));
+	assert_contexts(1, 12 * MIB);
 	give(in_b);
-	assert_books(CONTEXT, 2 * MIB, HIDDEN);
-	CHECK_CUDA(cuCtxDestroy_v2(b), CUDA_SUCCESS);
-	assert_books(0, 0, 0);
+	assert_contexts(1, 2 * MIB);
+	CHECK_OK(cuCtxDestroy_v2(b));
+	assert_contexts(0, 0);
 }
 
-/* Managed memory goes with its context as well. */
+/* Managed memory, which is in no process's figure, goes with its context as well. */
 TEST(two_with_managed)
 {
 	CUcontext a, b;
 	CUdeviceptr address;
 
-	env_set("CUDA_DEVICE_MEMORY_LIMIT", "2g");
-	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
-	a = create(2);
-	CHECK_CUDA(cuMemAllocManaged(&address, 130 * MIB, CU_MEM_ATTACH_GLOBAL), CUDA_SUCCESS);
-	b = create(2);
-	CHECK_CUDA(cuMemAllocManaged(&address, 1, CU_MEM_ATTACH_GLOBAL), CUDA_SUCCESS);
+	init("2g");
+	a = create();
+	CHECK_OK(cuMemAllocManaged(&address, 130 * MIB, CU_MEM_ATTACH_GLOBAL));
+	b = create();
+	CHECK_OK(cuMemAllocManaged(&address, 1, CU_MEM_ATTACH_GLOBAL));
 	CHECK_EQUAL(ledger_own(0).data, 256 * MIB);
-	CHECK_CUDA(cuCtxDestroy_v2(a), CUDA_SUCCESS);
+	CHECK_OK(cuCtxDestroy_v2(a));
 	CHECK_EQUAL(ledger_own(0).data, 128 * MIB);
-	CHECK_CUDA(cuCtxDestroy_v2(b), CUDA_SUCCESS);
-	assert_books(0, 0, 0);
+	CHECK_OK(cuCtxDestroy_v2(b));
+	assert_contexts(0, 0);
 }
+
+/* -- how many fit ------------------------------------------------------------------------------ */
 
 static void assert_current(CUcontext expected)
 {
 	CUcontext current = (CUcontext)UNTOUCHED;
 
-	CHECK_CUDA(cuCtxGetCurrent(&current), CUDA_SUCCESS);
+	CHECK_OK(cuCtxGetCurrent(&current));
 	CHECK(current == expected);
 }
 
-static void create_refused(void)
-{
-	CUcontext context = (CUcontext)UNTOUCHED;
-
-	CHECK_CUDA(cuCtxCreate(&context, 0, 0), CUDA_ERROR_OUT_OF_MEMORY);
-	CHECK_CUDA(cuCtxCreate_v2(&context, 0, 0), CUDA_ERROR_OUT_OF_MEMORY);
-	CHECK_CUDA(cuCtxCreate_v3(&context, NULL, 0, 0, 0), CUDA_ERROR_OUT_OF_MEMORY);
-	CHECK_CUDA(cuCtxCreate_v4(&context, NULL, 0, 0), CUDA_ERROR_OUT_OF_MEMORY);
-	CHECK_CUDA(cuGLCtxCreate(&context, 0, 0), CUDA_ERROR_OUT_OF_MEMORY);
-	CHECK_CUDA(cuGLCtxCreate_v2(&context, 0, 0), CUDA_ERROR_OUT_OF_MEMORY);
-	CHECK_CUDA(cuVDPAUCtxCreate(&context, 0, 0, 1, NULL), CUDA_ERROR_OUT_OF_MEMORY);
-	CHECK_CUDA(cuVDPAUCtxCreate_v2(&context, 0, 0, 1, NULL), CUDA_ERROR_OUT_OF_MEMORY);
-	CHECK(context == (CUcontext)UNTOUCHED);
-}
-
-static void primary_refused(void)
+static void all_refused(void)
 {
 	CUcontext context = (CUcontext)UNTOUCHED;
 	unsigned flags;
 	int active;
 
+	for (unsigned version = 0; version < VERSIONS; version++)
+		CHECK_CUDA(create_by(version, &context), CUDA_ERROR_OUT_OF_MEMORY);
 	CHECK_CUDA(cuDevicePrimaryCtxRetain(&context, 0), CUDA_ERROR_OUT_OF_MEMORY);
 	CHECK(context == (CUcontext)UNTOUCHED);
-	CHECK_CUDA(cuDevicePrimaryCtxGetState(0, &flags, &active), CUDA_SUCCESS);
+	CHECK_OK(cuDevicePrimaryCtxGetState(0, &flags, &active));
 	CHECK_EQUAL(active, 0);
 }
 
 /* Smaller than anything that a context can cost; and smaller than what this one does. */
-static void none_fits(const char *limit)
+static const struct limit {
+	const char *name, *limit;
+	bool learnt; /* the cost of a context is known before the second one is tried */
+} too_small[] = {
+	{"far_too_small", "100m"},
+	{"too_small", "400m"},
+	{"too_small_by_little", "526m"},
+};
+
+static void none_fits(const struct limit *row)
 {
-	env_set("CUDA_DEVICE_MEMORY_LIMIT", limit);
-	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
+	init(row->limit);
 	for (unsigned round = 0; round < 3; round++) {
-		create_refused();
-		primary_refused();
+		all_refused();
 		assert_current(NULL);
-		assert_books(0, 0, 0);
+		assert_contexts(0, 0);
 		CHECK_AT_MOST(outside_used(0), STRAY);
 	}
 }
 
-TEST(far_too_small)
-{
-	none_fits("100m");
-}
-
-TEST(too_small)
-{
-	none_fits("400m");
-}
-
-TEST(too_small_by_little)
-{
-	none_fits("526m");
-}
+TEST_TABLE(too_small, none_fits);
 
 TEST(just_enough)
 {
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", "540m");
 	cuda_start(0);
 	take(GRANULE);
-	assert_books(CONTEXT, GRANULE, HIDDEN);
+	assert_contexts(1, GRANULE);
 }
 
 /* Room for one, not for a second: by what is known of its cost, and by measuring. */
-static void one_fits(const char *limit, bool learnt)
+static const struct limit for_one[] = {
+	{"one_fits_learnt", "800m", true},
+	{"one_fits_unlearnt", "800m", false},
+	{"one_fits_measured", "1030m", false},
+};
+
+static void one_fits(const struct limit *row)
 {
 	CUcontext first;
 	uint64_t before;
 
-	env_set("CUDA_DEVICE_MEMORY_LIMIT", limit);
-	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
-	first = create(2);
-	if (learnt)
+	init(row->limit);
+	first = create();
+	if (row->learnt)
 		take(GRANULE);
 	before = outside_used(0);
-	create_refused();
-	primary_refused();
+	all_refused();
 	assert_current(first);
 	CHECK_EQUAL(outside_used(0), before);
 	CHECK_AT_MOST(ledger_used(0), 600 * MIB);
 	take(GRANULE);
-	assert_books(CONTEXT, learnt ? 2 * GRANULE : GRANULE, HIDDEN);
-	CHECK_CUDA(cuCtxDestroy_v2(first), CUDA_SUCCESS);
-	assert_books(0, 0, 0);
-	create(2);
-	CHECK_CUDA(cuCtxSynchronize(), CUDA_SUCCESS);
+	assert_contexts(1, row->learnt ? 2 * GRANULE : GRANULE);
+	CHECK_OK(cuCtxDestroy_v2(first));
+	assert_contexts(0, 0);
+	create();
+	CHECK_OK(cuCtxSynchronize());
 }
 
-TEST(one_fits_learnt)
-{
-	one_fits("800m", true);
-}
+TEST_TABLE(for_one, one_fits);
 
-TEST(one_fits_unlearnt)
-{
-	one_fits("800m", false);
-}
-
-TEST(one_fits_measured)
-{
-	one_fits("1030m", false);
-}
+/* -- what they cost ---------------------------------------------------------------------------- */
 
 /* The first allocation measures the first context; the slice remembers. */
-static void learnt(const char *mib)
+static const struct cost {
+	const char *name, *mib;
+} costs[] = {{"learnt_usual", "518"}, {"learnt_small", "300"}, {"learnt_big", "1000"}};
+
+static void learnt(const struct cost *row)
 {
-	const uint64_t cost = strtoull(mib, NULL, 10) * MIB;
+	const uint64_t cost = strtoull(row->mib, NULL, 10) * MIB;
 
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", "4g");
-	env_set("VGPU_SIM_CONTEXT_MIB", mib);
+	env_set("VGPU_SIM_CONTEXT_MIB", row->mib);
 	cuda_start(0);
 	CHECK_EQUAL(ledger_context_cost(0), 0);
 	CHECK_AT_MOST(cost, ledger_own(0).context);
@@ -286,24 +265,11 @@ static void learnt(const char *mib)
 	take(5);
 	CHECK_EQUAL(ledger_context_cost(0), cost);
 	assert_books(cost, 2 * MIB, HIDDEN);
-	create(2);
+	create();
 	assert_books(2 * cost, 2 * MIB, HIDDEN + HIDDEN_AGAIN);
 }
 
-TEST(learnt_usual)
-{
-	learnt("518");
-}
-
-TEST(learnt_small)
-{
-	learnt("300");
-}
-
-TEST(learnt_big)
-{
-	learnt("1000");
-}
+TEST_TABLE(costs, learnt);
 
 /* Costs more than is ever reserved for a guess: it is charged in the end all the same. */
 TEST(learnt_huge)
@@ -315,13 +281,14 @@ TEST(learnt_huge)
 	CHECK_EQUAL(ledger_own(0).context + ledger_own(0).module, 1500 * MIB);
 }
 
+/* -- what is rejected -------------------------------------------------------------------------- */
+
 /* What the driver rejects is its to reject, and costs nothing. */
 TEST(rejected)
 {
 	CUcontext context = (CUcontext)UNTOUCHED;
 
-	env_set("CUDA_DEVICE_MEMORY_LIMIT", "2g");
-	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
+	init("2g");
 	CHECK_CUDA(cuCtxCreate(NULL, 0, 0), CUDA_ERROR_INVALID_VALUE);
 	CHECK_CUDA(cuCtxCreate_v2(NULL, 0, 0), CUDA_ERROR_INVALID_VALUE);
 	CHECK_CUDA(cuCtxCreate_v3(NULL, NULL, 0, 0, 0), CUDA_ERROR_INVALID_VALUE);
@@ -332,7 +299,7 @@ TEST(rejected)
 	CHECK_CUDA(cuCtxDetach(NULL), CUDA_ERROR_INVALID_CONTEXT);
 	CHECK_CUDA(cuDevicePrimaryCtxRelease_v2(0), CUDA_ERROR_INVALID_CONTEXT);
 	CHECK(context == (CUcontext)UNTOUCHED);
-	assert_books(0, 0, 0);
+	assert_contexts(0, 0);
 }
 
 TEST(no_such_device)
@@ -340,8 +307,7 @@ TEST(no_such_device)
 	static const CUdevice devices[] = {1, 7, 100, -1};
 	CUcontext context = (CUcontext)UNTOUCHED;
 
-	env_set("CUDA_DEVICE_MEMORY_LIMIT", "2g");
-	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
+	init("2g");
 	for (unsigned i = 0; i < sizeof(devices) / sizeof(*devices); i++) {
 		CUdevice device = devices[i];
 
@@ -351,7 +317,7 @@ TEST(no_such_device)
 		CHECK_CUDA(cuDevicePrimaryCtxReset_v2(device), CUDA_ERROR_INVALID_DEVICE);
 	}
 	CHECK(context == (CUcontext)UNTOUCHED);
-	assert_books(0, 0, 0);
+	assert_contexts(0, 0);
 }
 
 /* Programs that call first and initialise then are told so, and can. */
@@ -371,8 +337,10 @@ TEST(too_early)
 	CHECK(context == (CUcontext)UNTOUCHED);
 	cuda_start(0);
 	take(MIB);
-	assert_books(CONTEXT, GRANULE, HIDDEN);
+	assert_contexts(1, GRANULE);
 }
+
+/* -- many of them ------------------------------------------------------------------------------ */
 
 #define CONTEXTS 12
 
@@ -382,28 +350,25 @@ TEST(come_and_go)
 	CUcontext contexts[CONTEXTS] = {NULL};
 	unsigned seed = 5, living = 0;
 
-	env_set("CUDA_DEVICE_MEMORY_LIMIT", "9g");
-	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
+	init("9g");
 	for (unsigned round = 0; round < 200; round++) {
 		unsigned i = (unsigned)rand_r(&seed) % CONTEXTS;
 
 		if (contexts[i]) {
-			CHECK_CUDA(cuCtxDestroy_v2(contexts[i]), CUDA_SUCCESS);
+			CHECK_OK(cuCtxDestroy_v2(contexts[i]));
 			contexts[i] = NULL;
 			living--;
 		} else {
-			contexts[i] = create(2);
+			contexts[i] = create();
 			take(MIB);
 			living++;
 		}
-		assert_books(living * CONTEXT, living * GRANULE,
-			     living ? HIDDEN + (living - 1) * HIDDEN_AGAIN : 0);
+		assert_contexts(living, living * GRANULE);
 	}
 }
 
-static void *make_and_end(void *arg)
+static void *make_and_end(void *number)
 {
-	(void)arg;
 	for (unsigned round = 0; round < 200; round++) {
 		CUcontext context;
 		CUresult result = cuCtxCreate_v2(&context, 0, 0);
@@ -413,32 +378,29 @@ static void *make_and_end(void *arg)
 			continue;
 		take(MIB);
 		usleep(500); /* to be seen */
-		CHECK_CUDA(cuCtxDestroy_v2(context), CUDA_SUCCESS);
+		CHECK_OK(cuCtxDestroy_v2(context));
 	}
-	return NULL;
+	return number;
 }
 
 TEST(by_threads)
 {
-	pthread_t threads[4];
 	CUcontext first;
 	uint64_t peak;
 
-	env_set("CUDA_DEVICE_MEMORY_LIMIT", "1700m");
-	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
-	first = create(2);
+	init("1700m");
+	first = create();
 	take(1);
-	CHECK_CUDA(cuCtxDestroy_v2(first), CUDA_SUCCESS);
+	CHECK_OK(cuCtxDestroy_v2(first));
 	outside_peak_begin(0);
-	for (unsigned i = 0; i < 4; i++)
-		CHECK(pthread_create(&threads[i], NULL, make_and_end, NULL) == 0);
-	for (unsigned i = 0; i < 4; i++)
-		CHECK(pthread_join(threads[i], NULL) == 0);
+	threads_join(threads_start(4, make_and_end));
 	peak = outside_peak(0);
 	CHECK_AT_MOST(peak, 1700 * MIB + GRANULE);
 	CHECK_AT_MOST(CONTEXT, peak);
-	assert_books(0, 0, 0);
+	assert_contexts(0, 0);
 }
+
+/* -- guesses ----------------------------------------------------------------------------------- */
 
 #define GUESS_PATIENCE_MS 2000
 
