@@ -25,63 +25,48 @@ static void have_block(void)
 	block = take(ENDS);
 }
 
-static CUresult free_block(void)
-{
-	return cuMemFree_v2(block);
-}
+static PARKED_CALL(free_block, cuMemFree_v2(block));
 
 static void have_array(void)
 {
 	CUDA_ARRAY_DESCRIPTOR desc = {4096, 4096, CU_AD_FORMAT_FLOAT, 4};
 
-	CHECK_CUDA(cuArrayCreate_v2(&array, &desc), CUDA_SUCCESS);
+	CHECK_OK(cuArrayCreate_v2(&array, &desc));
 }
 
-static CUresult destroy_array(void)
-{
-	return cuArrayDestroy(array);
-}
+static PARKED_CALL(destroy_array, cuArrayDestroy(array));
 
 static void have_physical(void)
 {
 	const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
 					  .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
 
-	CHECK_CUDA(cuMemCreate(&handle, ENDS, &prop, 0), CUDA_SUCCESS);
+	CHECK_OK(cuMemCreate(&handle, ENDS, &prop, 0));
 }
 
-static CUresult release_physical(void)
-{
-	return cuMemRelease(handle);
-}
+static PARKED_CALL(release_physical, cuMemRelease(handle));
 
 static void have_mapping(void)
 {
 	have_physical();
-	CHECK_CUDA(cuMemAddressReserve(&reserved, ENDS, 0, 0, 0), CUDA_SUCCESS);
-	CHECK_CUDA(cuMemMap(reserved, ENDS, 0, handle, 0), CUDA_SUCCESS);
-	CHECK_CUDA(cuMemRelease(handle), CUDA_SUCCESS);
+	CHECK_OK(cuMemAddressReserve(&reserved, ENDS, 0, 0, 0));
+	CHECK_OK(cuMemMap(reserved, ENDS, 0, handle, 0));
+	CHECK_OK(cuMemRelease(handle));
 }
 
-static CUresult unmap(void)
-{
-	return cuMemUnmap(reserved, ENDS);
-}
+static PARKED_CALL(unmap, cuMemUnmap(reserved, ENDS));
 
 static void have_pool(void)
 {
 	const CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
 				      .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
 
-	CHECK_CUDA(cuMemPoolCreate(&pool, &props), CUDA_SUCCESS);
-	CHECK_CUDA(cuMemAllocFromPoolAsync(&block, ENDS, pool, stream), CUDA_SUCCESS);
+	CHECK_OK(cuMemPoolCreate(&pool, &props));
+	CHECK_OK(cuMemAllocFromPoolAsync(&block, ENDS, pool, stream));
 	synchronise(stream);
 }
 
-static CUresult free_in_pool(void)
-{
-	return cuMemFree_v2(block);
-}
+static PARKED_CALL(free_in_pool, cuMemFree_v2(block));
 
 static void have_freed_in_stream(void)
 {
@@ -89,31 +74,21 @@ static void have_freed_in_stream(void)
 	give_async(block, stream);
 }
 
-static CUresult synchronise_stream(void)
-{
-	return cuStreamSynchronize(stream);
-}
+static PARKED_CALL(synchronise_stream, cuStreamSynchronize(stream));
 
 static void have_kept(void)
 {
 	cuuint64_t all = UINT64_MAX;
 
 	have_pool();
-	CHECK_CUDA(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all),
-		   CUDA_SUCCESS);
+	CHECK_OK(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all));
 	give_async(block, stream);
 	synchronise(stream);
 }
 
-static CUresult trim_pool(void)
-{
-	return cuMemPoolTrimTo(pool, 0);
-}
+static PARKED_CALL(trim_pool, cuMemPoolTrimTo(pool, 0));
 
-static CUresult destroy_pool(void)
-{
-	return cuMemPoolDestroy(pool);
-}
+static PARKED_CALL(destroy_pool, cuMemPoolDestroy(pool));
 
 static void have_graph(void)
 {
@@ -126,18 +101,15 @@ static void have_graph(void)
 	CUgraphExec exec;
 	CUgraph graph;
 
-	CHECK_CUDA(cuGraphCreate(&graph, 0), CUDA_SUCCESS);
-	CHECK_CUDA(cuGraphAddMemAllocNode(&node, graph, NULL, 0, &wanted), CUDA_SUCCESS);
-	CHECK_CUDA(cuGraphAddMemFreeNode(&last, graph, &node, 1, wanted.dptr), CUDA_SUCCESS);
-	CHECK_CUDA(cuGraphInstantiateWithFlags(&exec, graph, 0), CUDA_SUCCESS);
-	CHECK_CUDA(cuGraphLaunch(exec, stream), CUDA_SUCCESS);
+	CHECK_OK(cuGraphCreate(&graph, 0));
+	CHECK_OK(cuGraphAddMemAllocNode(&node, graph, NULL, 0, &wanted));
+	CHECK_OK(cuGraphAddMemFreeNode(&last, graph, &node, 1, wanted.dptr));
+	CHECK_OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+	CHECK_OK(cuGraphLaunch(exec, stream));
 	synchronise(stream);
 }
 
-static CUresult trim_graphs(void)
-{
-	return cuDeviceGraphMemTrim(0);
-}
+static PARKED_CALL(trim_graphs, cuDeviceGraphMemTrim(0));
 
 /* -- rows -------------------------------------------------------------------------------------- */
 
@@ -161,20 +133,11 @@ static const struct row rows[] = {
 	{"of_graphs", "cuDeviceGraphMemTrim@1:done", have_graph, trim_graphs},
 };
 
-/* Long enough for a comparison with NVML to be due; then calls that make it. */
-static void compare(void)
-{
-	for (unsigned i = 0; i < 3; i++) {
-		sleep_ms(30);
-		give(take(MIB));
-	}
-}
-
 static CUmodule load_code(void)
 {
 	CUmodule module;
 
-	CHECK_CUDA(cuModuleLoadData(&module, ptx), CUDA_SUCCESS);
+	CHECK_OK(cuModuleLoadData(&module, ptx));
 	return module;
 }
 
@@ -192,7 +155,7 @@ static void compared_while_it_ends(const struct row *row)
 	begin_call(&call, row->end);
 	compare();
 	assert_covered();
-	CHECK_CUDA(end_call(&call), CUDA_SUCCESS);
+	CHECK_OK(end_call(&call));
 	assert_covered();
 	CHECK_EQUAL(ledger_own(0).module, CODE);
 	CHECK_EQUAL(ledger_own(0).context, CONTEXT);
@@ -245,22 +208,19 @@ static struct call closing;
 static uint64_t export_block(uint64_t unused)
 {
 	block = take(ENDS);
-	CHECK_CUDA(cuIpcGetMemHandle(&board->ipc[0], block), CUDA_SUCCESS);
+	CHECK_OK(cuIpcGetMemHandle(&board->ipc[0], block));
 	return unused;
 }
 
 static uint64_t open_block(uint64_t unused)
 {
 	load_code();
-	CHECK_CUDA(cuIpcOpenMemHandle_v2(&block, board->ipc[0], 1), CUDA_SUCCESS);
+	CHECK_OK(cuIpcOpenMemHandle_v2(&block, board->ipc[0], 1));
 	compare();
 	return unused;
 }
 
-static CUresult close_block(void)
-{
-	return cuIpcCloseMemHandle(block);
-}
+static PARKED_CALL(close_block, cuIpcCloseMemHandle(block));
 
 static uint64_t begin_close(uint64_t unused)
 {
@@ -273,7 +233,7 @@ static uint64_t begin_close(uint64_t unused)
 
 static uint64_t end_close(uint64_t unused)
 {
-	CHECK_CUDA(end_call(&closing), CUDA_SUCCESS);
+	CHECK_OK(end_call(&closing));
 	CHECK_EQUAL(ledger_own(0).data, 0);
 	CHECK_EQUAL(ledger_own(0).context, CONTEXT);
 	CHECK_EQUAL(ledger_own(0).module, CODE);

@@ -18,7 +18,7 @@ static CUdeviceptr spaces[THINGS]; /* each actor's own */
 static CUresult map_at(uint64_t i, CUmemGenericAllocationHandle handle)
 {
 	if (!spaces[i])
-		CHECK_CUDA(cuMemAddressReserve(&spaces[i], SIZE, 0, 0, 0), CUDA_SUCCESS);
+		CHECK_OK(cuMemAddressReserve(&spaces[i], SIZE, 0, 0, 0));
 	return cuMemMap(spaces[i], SIZE, 0, handle, 0);
 }
 
@@ -45,8 +45,8 @@ static uint64_t bind(uint64_t i)
 	CUmulticastObjectProp prop = {.numDevices = 1, .size = SIZE};
 
 	if (!object) {
-		CHECK_CUDA(cuMulticastCreate(&object, &prop), CUDA_SUCCESS);
-		CHECK_CUDA(cuMulticastAddDevice(object, 0), CUDA_SUCCESS);
+		CHECK_OK(cuMulticastCreate(&object, &prop));
+		CHECK_OK(cuMulticastAddDevice(object, 0));
 	}
 	return cuMulticastBindMem(object, 0, handles[i], 0, SIZE, 0);
 }
@@ -65,17 +65,13 @@ static uint64_t map_tile(uint64_t i)
 			       .memHandle = handles[i]};
 	CUarray array;
 
-	CHECK_CUDA(cuArray3DCreate_v2(&array, &desc), CUDA_SUCCESS);
+	CHECK_OK(cuArray3DCreate_v2(&array, &desc));
 	info.resource = array;
 	return cuMemMapArrayAsync(&info, 1, NULL);
 }
 
 /* The ledger of a slice whose member was killed, before anything looks at the dead. */
-static uint64_t dead_is_charged(uint64_t units)
-{
-	CHECK_EQUAL(ledger_used(0), 2 * CHARGE + units * SIZE);
-	return 0;
-}
+static STEP(dead_is_charged, CHECK_EQUAL(ledger_used(0), 2 * CHARGE + i * SIZE));
 
 static int copies[THINGS]; /* each actor's own, of files */
 
@@ -86,18 +82,10 @@ static uint64_t copy(uint64_t i)
 	return 0;
 }
 
-static uint64_t copy_close(uint64_t i)
-{
-	CHECK(close(copies[i]) == 0);
-	return 0;
-}
-
-static uint64_t copy_import(uint64_t i)
-{
-	CHECK_CUDA(cuMemImportFromShareableHandle(&handles[i], (void *)(intptr_t)copies[i], POSIX),
-		   CUDA_SUCCESS);
-	return 0;
-}
+static STEP(copy_close, CHECK(close(copies[i]) == 0));
+static STEP(copy_import,
+	    CHECK_OK(cuMemImportFromShareableHandle(&handles[i], (void *)(intptr_t)copies[i],
+						    POSIX)));
 
 static uint64_t copy_post(uint64_t i)
 {
@@ -115,47 +103,28 @@ static uint64_t many_make(uint64_t unused)
 				    .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
 
 	for (unsigned i = 0; i < MANY; i++) {
-		CHECK_CUDA(cuMemCreate(&many[i], GRANULE, &prop, 0), CUDA_SUCCESS);
-		CHECK_CUDA(cuMemExportToShareableHandle(&many_files[i], many[i], POSIX, 0),
-			   CUDA_SUCCESS);
+		CHECK_OK(cuMemCreate(&many[i], GRANULE, &prop, 0));
+		CHECK_OK(cuMemExportToShareableHandle(&many_files[i], many[i], POSIX, 0));
 	}
 	return unused;
 }
 
-static uint64_t many_post(uint64_t i)
-{
-	parcel_send(many_files[i]);
-	return 0;
-}
+static STEP(many_post, parcel_send(many_files[i]));
 
 static uint64_t many_fetch(uint64_t i)
 {
 	int fd = parcel_receive();
 
-	CHECK_CUDA(cuMemImportFromShareableHandle(&many[i], (void *)(intptr_t)fd, POSIX),
-		   CUDA_SUCCESS);
+	CHECK_OK(cuMemImportFromShareableHandle(&many[i], (void *)(intptr_t)fd, POSIX));
 	CHECK(close(fd) == 0);
 	return 0;
 }
 
-static uint64_t many_release(uint64_t i)
-{
-	CHECK_CUDA(cuMemRelease(many[i]), CUDA_SUCCESS);
-	return 0;
-}
-
-static uint64_t many_close(uint64_t i)
-{
-	CHECK(close(many_files[i]) == 0);
-	return 0;
-}
+static STEP(many_release, CHECK_OK(cuMemRelease(many[i])));
+static STEP(many_close, CHECK(close(many_files[i]) == 0));
 
 /* The slice's ledger has one context, the many exports, and so many units more. */
-static uint64_t many_are_charged(uint64_t units)
-{
-	CHECK_EQUAL(ledger_used(0), CHARGE + units * SIZE + MANY * GRANULE);
-	return 0;
-}
+static STEP(many_are_charged, CHECK_EQUAL(ledger_used(0), CHARGE + i * SIZE + MANY * GRANULE));
 
 /* -- scenes ----------------------------------------------------------------------------------- */
 

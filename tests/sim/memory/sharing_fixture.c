@@ -147,6 +147,14 @@ void assert_outsider(struct member *member, uint64_t data, uint64_t offset)
 	CHECK_EQUAL(order(member, own_offset, 0), offset);
 }
 
+void compare(void)
+{
+	for (unsigned i = 0; i < 3; i++) {
+		sleep_ms(30);
+		give(take(MIB));
+	}
+}
+
 /* -- steps ------------------------------------------------------------------------------------ */
 
 /* The books are compared with NVML's figure: due once a second. */
@@ -161,7 +169,7 @@ uint64_t look(uint64_t unused)
 uint64_t context_reset(uint64_t unused)
 {
 	(void)unused;
-	CHECK_CUDA(cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
+	CHECK_OK(cuDevicePrimaryCtxReset_v2(0));
 	cuda_start(0);
 	give(take(1));
 	return 0;
@@ -173,27 +181,13 @@ uint64_t create(uint64_t i)
 				    .requestedHandleTypes = POSIX,
 				    .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
 
-	CHECK_CUDA(cuMemCreate(&handles[i], SIZE, &prop, 0), CUDA_SUCCESS);
+	CHECK_OK(cuMemCreate(&handles[i], SIZE, &prop, 0));
 	return 0;
 }
 
-uint64_t export(uint64_t i)
-{
-	CHECK_CUDA(cuMemExportToShareableHandle(&files[i], handles[i], POSIX, 0), CUDA_SUCCESS);
-	return 0;
-}
-
-static uint64_t post(uint64_t i)
-{
-	parcel_send(files[i]);
-	return 0;
-}
-
-uint64_t file_close(uint64_t i)
-{
-	CHECK(close(files[i]) == 0);
-	return 0;
-}
+STEP(export, CHECK_OK(cuMemExportToShareableHandle(&files[i], handles[i], POSIX, 0)));
+static STEP(post, parcel_send(files[i]));
+STEP(file_close, CHECK(close(files[i]) == 0));
 
 /* Exports it, sends the descriptor, and keeps none. */
 uint64_t send_off(uint64_t i)
@@ -203,18 +197,9 @@ uint64_t send_off(uint64_t i)
 	return file_close(i);
 }
 
-uint64_t receive(uint64_t i)
-{
-	files[i] = parcel_receive();
-	return 0;
-}
-
-uint64_t import(uint64_t i)
-{
-	CHECK_CUDA(cuMemImportFromShareableHandle(&handles[i], (void *)(intptr_t)files[i], POSIX),
-		   CUDA_SUCCESS);
-	return 0;
-}
+STEP(receive, files[i] = parcel_receive());
+STEP(import,
+     CHECK_OK(cuMemImportFromShareableHandle(&handles[i], (void *)(intptr_t)files[i], POSIX)));
 
 uint64_t fetch(uint64_t i)
 {
@@ -223,32 +208,8 @@ uint64_t fetch(uint64_t i)
 	return file_close(i);
 }
 
-uint64_t release(uint64_t i)
-{
-	CHECK_CUDA(cuMemRelease(handles[i]), CUDA_SUCCESS);
-	return 0;
-}
-
-uint64_t allocate(uint64_t i)
-{
-	addresses[i] = take(SIZE);
-	return 0;
-}
-
-uint64_t allocate_small(uint64_t i)
-{
-	addresses[i] = take(256 * KIB);
-	return 0;
-}
-
-uint64_t tidy(uint64_t unused)
-{
-	give(take(1));
-	return unused;
-}
-
-uint64_t give_back_address(uint64_t i)
-{
-	give(addresses[i]);
-	return 0;
-}
+STEP(release, CHECK_OK(cuMemRelease(handles[i])));
+STEP(allocate, addresses[i] = take(SIZE));
+STEP(allocate_small, addresses[i] = take(256 * KIB));
+STEP(tidy, give(take(1)));
+STEP(give_back_address, give(addresses[i]));

@@ -31,6 +31,16 @@ extern int files[THINGS];
 /* One step of an actor. The result goes to the scene. */
 typedef uint64_t step(uint64_t argument);
 
+/* Defines a step whose whole work is one expression, and whose result is 0. i: the argument. */
+#define STEP(name, expression)    \
+	uint64_t name(uint64_t i) \
+	{                         \
+		(void)i;          \
+		expression;       \
+		return 0;         \
+	}                         \
+	_Static_assert(1, "a step of an actor")
+
 /* Sets the limit of the slice, 4 GiB, and makes what actors share. Call it before actor(). */
 void begin(void);
 struct member actor(void);
@@ -51,6 +61,9 @@ void assert_held(unsigned living, uint64_t bytes);
 void assert_charged(const struct member *member, uint64_t data, uint64_t offset);
 /* Checks the bytes that an actor of another slice is charged besides its context. */
 void assert_outsider(struct member *member, uint64_t data, uint64_t offset);
+
+/* Compares the accounts with NVML's figure three times: waits until that is due, and allocates. */
+void compare(void);
 
 /* -- steps that more than one program takes --------------------------------------------------- */
 

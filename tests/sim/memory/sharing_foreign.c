@@ -14,9 +14,8 @@ static uint64_t range_export(uint64_t i)
 	CHECK_CUDA(
 		cuMemGetHandleForAddressRange(&files[i], addresses[i], SIZE + GRANULE, DMA_BUF, 0),
 		CUDA_ERROR_INVALID_VALUE);
-	CHECK_CUDA(cuMemGetHandleForAddressRange(&files[i], addresses[i] + GRANULE, GRANULE,
-						 DMA_BUF, 0),
-		   CUDA_SUCCESS);
+	CHECK_OK(cuMemGetHandleForAddressRange(&files[i], addresses[i] + GRANULE, GRANULE, DMA_BUF,
+					       0));
 	return 0;
 }
 
@@ -24,16 +23,12 @@ static uint64_t granule_export(uint64_t i)
 {
 	CUdeviceptr page = addresses[i] / 4096 * 4096;
 
-	CHECK_CUDA(cuMemGetHandleForAddressRange(&files[i], page, 4096, DMA_BUF, 0), CUDA_SUCCESS);
+	CHECK_OK(cuMemGetHandleForAddressRange(&files[i], page, 4096, DMA_BUF, 0));
 	return 0;
 }
 
 /* The granule is charged, at least once. */
-static uint64_t granule_is_charged(uint64_t unused)
-{
-	CHECK_AT_MOST(CHARGE + GRANULE, ledger_used(0));
-	return unused;
-}
+static STEP(granule_is_charged, CHECK_AT_MOST(CHARGE + GRANULE, ledger_used(0)));
 
 /* clang-format off */
 
@@ -77,7 +72,7 @@ static uint64_t external_import(uint64_t i)
 
 static uint64_t external_destroy(uint64_t i)
 {
-	CHECK_CUDA(cuDestroyExternalMemory(externals[i]), CUDA_SUCCESS);
+	CHECK_OK(cuDestroyExternalMemory(externals[i]));
 	CHECK_CUDA(cuDestroyExternalMemory(externals[i]), CUDA_ERROR_INVALID_HANDLE);
 	return 0;
 }

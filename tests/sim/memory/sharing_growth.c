@@ -23,10 +23,8 @@ static bool grow(void)
 	CHECK(result == CUDA_SUCCESS || result == CUDA_ERROR_OUT_OF_MEMORY);
 	if (result != CUDA_SUCCESS)
 		return false;
-	CHECK_CUDA(cuLibraryGetKernel(&kernel, library, "nothing"), CUDA_SUCCESS);
-	CHECK_CUDA(
-		cuLaunchKernel((CUfunction)(void *)kernel, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL),
-		CUDA_SUCCESS);
+	CHECK_OK(cuLibraryGetKernel(&kernel, library, "nothing"));
+	CHECK_OK(cuLaunchKernel((CUfunction)(void *)kernel, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
 	return true;
 }
 
@@ -54,11 +52,7 @@ static uint64_t grow_by(uint64_t modules)
 	return 0;
 }
 
-static uint64_t shrink(uint64_t unused)
-{
-	CHECK_CUDA(cuLibraryUnload(library), CUDA_SUCCESS);
-	return unused;
-}
+static STEP(shrink, CHECK_OK(cuLibraryUnload(library)));
 
 static uint64_t send_all(uint64_t unused)
 {
@@ -90,11 +84,7 @@ static uint64_t figure(uint64_t unused)
 	return outside_of(0, getpid());
 }
 
-static uint64_t device_has_at_most(uint64_t bytes)
-{
-	CHECK_AT_MOST(outside_used(0), bytes);
-	return 0;
-}
+static STEP(device_has_at_most, CHECK_AT_MOST(outside_used(0), i));
 
 /* -- scenes ----------------------------------------------------------------------------------- */
 

@@ -3,17 +3,8 @@
 
 /* -- steps ------------------------------------------------------------------------------------ */
 
-static uint64_t ipc_get(uint64_t i)
-{
-	CHECK_CUDA(cuIpcGetMemHandle(&board->ipc[i], addresses[i] + MIB), CUDA_SUCCESS);
-	return 0;
-}
-
-static uint64_t ipc_get_small(uint64_t i)
-{
-	CHECK_CUDA(cuIpcGetMemHandle(&board->ipc[0], addresses[i]), CUDA_SUCCESS);
-	return 0;
-}
+static STEP(ipc_get, CHECK_OK(cuIpcGetMemHandle(&board->ipc[i], addresses[i] + MIB)));
+static STEP(ipc_get_small, CHECK_OK(cuIpcGetMemHandle(&board->ipc[0], addresses[i])));
 
 static uint64_t allocate_and_get(uint64_t i)
 {
@@ -43,7 +34,7 @@ static uint64_t ipc_close(uint64_t i)
 {
 	CUdeviceptr address = addresses[i];
 
-	CHECK_CUDA(cuIpcCloseMemHandle(address), CUDA_SUCCESS);
+	CHECK_OK(cuIpcCloseMemHandle(address));
 	addresses[i] = 0;
 	if (addresses[0] != address && addresses[1] != address)
 		CHECK_CUDA(cuIpcCloseMemHandle(address), CUDA_ERROR_INVALID_VALUE);
@@ -63,11 +54,7 @@ static uint64_t ipc_open_often(uint64_t i)
 }
 
 /* The granule is charged, at least once. */
-static uint64_t granule_is_charged(uint64_t unused)
-{
-	CHECK_AT_MOST(2 * CHARGE + GRANULE, ledger_used(0));
-	return unused;
-}
+static STEP(granule_is_charged, CHECK_AT_MOST(2 * CHARGE + GRANULE, ledger_used(0)));
 
 static void play_counted(const struct scene *scene)
 {

@@ -16,12 +16,12 @@ static uint64_t pool_create(uint64_t pieces)
 				     .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
 	int fd = -1;
 
-	CHECK_CUDA(cuMemPoolCreate(&pool, &properties), CUDA_SUCCESS);
+	CHECK_OK(cuMemPoolCreate(&pool, &properties));
 	for (unsigned i = 0; i < pieces; i++) {
-		CHECK_CUDA(cuMemAllocFromPoolAsync(&addresses[i], SIZE, pool, NULL), CUDA_SUCCESS);
-		CHECK_CUDA(cuMemPoolExportPointer(&board->pointers[i], addresses[i]), CUDA_SUCCESS);
+		CHECK_OK(cuMemAllocFromPoolAsync(&addresses[i], SIZE, pool, NULL));
+		CHECK_OK(cuMemPoolExportPointer(&board->pointers[i], addresses[i]));
 	}
-	CHECK_CUDA(cuMemPoolExportToShareableHandle(&fd, pool, POSIX, 0), CUDA_SUCCESS);
+	CHECK_OK(cuMemPoolExportToShareableHandle(&fd, pool, POSIX, 0));
 	parcel_send(fd);
 	CHECK(close(fd) == 0);
 	return 0;
@@ -32,8 +32,7 @@ static uint64_t pool_import(uint64_t unused)
 	int fd = parcel_receive();
 
 	(void)unused;
-	CHECK_CUDA(cuMemPoolImportFromShareableHandle(&pool, (void *)(intptr_t)fd, POSIX, 0),
-		   CUDA_SUCCESS);
+	CHECK_OK(cuMemPoolImportFromShareableHandle(&pool, (void *)(intptr_t)fd, POSIX, 0));
 	CHECK(close(fd) == 0);
 	return 0;
 }
@@ -47,20 +46,15 @@ static uint64_t pointer_import(uint64_t i)
 static uint64_t pointer_give(uint64_t i)
 {
 	if (i % 2) {
-		CHECK_CUDA(cuMemFreeAsync(addresses[i], NULL), CUDA_SUCCESS);
-		CHECK_CUDA(cuCtxSynchronize(), CUDA_SUCCESS);
+		CHECK_OK(cuMemFreeAsync(addresses[i], NULL));
+		CHECK_OK(cuCtxSynchronize());
 	} else {
-		CHECK_CUDA(cuMemFree_v2(addresses[i]), CUDA_SUCCESS);
+		CHECK_OK(cuMemFree_v2(addresses[i]));
 	}
 	return 0;
 }
 
-static uint64_t pool_destroy(uint64_t unused)
-{
-	(void)unused;
-	CHECK_CUDA(cuMemPoolDestroy(pool), CUDA_SUCCESS);
-	return 0;
-}
+static STEP(pool_destroy, CHECK_OK(cuMemPoolDestroy(pool)));
 
 /* -- scenes ----------------------------------------------------------------------------------- */
 

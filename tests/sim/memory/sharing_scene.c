@@ -53,23 +53,9 @@ uint64_t scene_kill(uint64_t i)
 	return 0;
 }
 
-uint64_t scene_reap(uint64_t unused)
-{
-	ledger_reap();
-	return unused;
-}
-
-uint64_t scene_holds(uint64_t units)
-{
-	expect("device", outside_used(0), living(true) * FIGURE + in_bytes(units));
-	return 0;
-}
-
-uint64_t scene_is_covered(uint64_t unused)
-{
-	CHECK_AT_MOST(outside_used(0), ledger_used(0));
-	return unused;
-}
+STEP(scene_reap, ledger_reap());
+STEP(scene_holds, expect("device", outside_used(0), living(true) * FIGURE + in_bytes(i)));
+STEP(scene_is_covered, CHECK_AT_MOST(outside_used(0), ledger_used(0)));
 
 static uint64_t take_step(const struct scene_step *next)
 {

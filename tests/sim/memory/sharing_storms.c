@@ -112,9 +112,9 @@ static void rage(int wire)
 		} else if (i == mine) {
 			own = take_or_none(SIZE);
 			if (own)
-				CHECK_CUDA(cuIpcGetMemHandle(&board->ipc[i], own), CUDA_SUCCESS);
+				CHECK_OK(cuIpcGetMemHandle(&board->ipc[i], own));
 		} else if (opened[i]) {
-			CHECK_CUDA(cuIpcCloseMemHandle(opened[i]), CUDA_SUCCESS);
+			CHECK_OK(cuIpcCloseMemHandle(opened[i]));
 			opened[i] = 0;
 		} else if (cuIpcOpenMemHandle(&opened[i], board->ipc[i], 1) != CUDA_SUCCESS) {
 			opened[i] = 0;
