@@ -2,8 +2,6 @@
  */
 #include "stream_acts.h"
 
-#include <pthread.h>
-
 static CUgraph graph_new(void)
 {
 	CUgraph graph = NULL;
@@ -165,39 +163,27 @@ TEST_TABLE(leaving, play);
 
 /* -- each door -- */
 
-static CUresult by_params(CUgraphExec *exec, CUgraph graph, unsigned flags)
+#define MAKERS        5
+#define FIRST_UPLOADS 3 /* the makers from here on can upload */
+#define UPLOADED      CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD
+
+static CUresult make_by(unsigned maker, CUgraphExec *exec, CUgraph graph, unsigned flags)
 {
 	CUDA_GRAPH_INSTANTIATE_PARAMS params = {.flags = flags, .hUploadStream = stream};
 
-	return cuGraphInstantiateWithParams(exec, graph, &params);
+	switch (maker % MAKERS) {
+	case 0:
+		return cuGraphInstantiate(exec, graph, NULL, NULL, 0);
+	case 1:
+		return cuGraphInstantiate_v2(exec, graph, NULL, NULL, 0);
+	case 2:
+		return cuGraphInstantiateWithFlags(exec, graph, flags);
+	case 3:
+		return cuGraphInstantiateWithParams(exec, graph, &params);
+	default:
+		return cuGraphInstantiateWithParams_ptsz(exec, graph, &params);
+	}
 }
-
-static CUresult by_params_ptsz(CUgraphExec *exec, CUgraph graph, unsigned flags)
-{
-	CUDA_GRAPH_INSTANTIATE_PARAMS params = {.flags = flags, .hUploadStream = stream};
-
-	return cuGraphInstantiateWithParams_ptsz(exec, graph, &params);
-}
-
-static CUresult by_name(CUgraphExec *exec, CUgraph graph, unsigned flags)
-{
-	(void)flags;
-	return cuGraphInstantiate(exec, graph, NULL, NULL, 0);
-}
-
-static CUresult by_name_v2(CUgraphExec *exec, CUgraph graph, unsigned flags)
-{
-	(void)flags;
-	return cuGraphInstantiate_v2(exec, graph, NULL, NULL, 0);
-}
-
-static CUresult by_flags(CUgraphExec *exec, CUgraph graph, unsigned flags)
-{
-	return cuGraphInstantiateWithFlags(exec, graph, flags);
-}
-
-static CUresult (*const makers[])(CUgraphExec *, CUgraph, unsigned) = {
-	by_name, by_name_v2, by_flags, by_params, by_params_ptsz};
 
 static CUresult (*const takers[])(CUgraphExec, CUstream) = {cuGraphUpload, cuGraphUpload_ptsz,
 							    cuGraphLaunch, cuGraphLaunch_ptsz};
@@ -209,11 +195,11 @@ TEST(each_door)
 	static const uint64_t needs[] = {32 * MIB, 64 * MIB, 512 * MIB};
 
 	start("2g");
-	for (unsigned i = 0; i < 5 * 4 * 3; i++) {
+	for (unsigned i = 0; i < MAKERS * 4 * 3; i++) {
 		CUgraph graph = graph_of(sizes[i % 3], NULL);
 		CUgraphExec exec = NULL;
 
-		CHECK_OK(makers[i % 5](&exec, graph, 0));
+		CHECK_OK(make_by(i, &exec, graph, 0));
 		assert_data(0);
 		CHECK_OK(takers[i % 4](exec, stream));
 		assert_data(needs[i % 3]);
@@ -232,22 +218,21 @@ TEST(each_door)
 TEST(refused_graphs)
 {
 	start("2g");
-	for (unsigned i = 0; i < 5 * 4; i++) {
+	for (unsigned i = 0; i < MAKERS * 4; i++) {
 		CUgraph graph = graph_of(1600 * MIB, NULL);
 		CUgraphExec exec = NULL;
 
-		CHECK_OK(makers[i % 5](&exec, graph, 0));
+		CHECK_OK(make_by(i, &exec, graph, 0));
 		CHECK_CUDA(takers[i % 4](exec, stream), CUDA_ERROR_OUT_OF_MEMORY);
 		assert_data(0);
 		destroy(exec);
 		CHECK_OK(cuGraphDestroy(graph));
 	}
-	for (unsigned i = 3; i < 5; i++) {
+	for (unsigned i = FIRST_UPLOADS; i < MAKERS; i++) {
 		CUgraph graph = graph_of(1600 * MIB, NULL);
 		CUgraphExec exec = (CUgraphExec)UNTOUCHED;
 
-		CHECK_CUDA(makers[i](&exec, graph, CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD),
-			   CUDA_ERROR_OUT_OF_MEMORY);
+		CHECK_CUDA(make_by(i, &exec, graph, UPLOADED), CUDA_ERROR_OUT_OF_MEMORY);
 		CHECK(exec == (CUgraphExec)UNTOUCHED);
 		assert_data(0);
 		CHECK_OK(cuGraphDestroy(graph));
@@ -257,11 +242,11 @@ TEST(refused_graphs)
 TEST(uploaded_when_made)
 {
 	start("2g");
-	for (unsigned i = 3; i < 5; i++) {
+	for (unsigned i = FIRST_UPLOADS; i < MAKERS; i++) {
 		CUgraph graph = graph_of(500 * MIB, NULL);
 		CUgraphExec exec = NULL;
 
-		CHECK_OK(makers[i](&exec, graph, CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD));
+		CHECK_OK(make_by(i, &exec, graph, UPLOADED));
 		assert_data(512 * MIB);
 		launch(exec);
 		synchronise(stream);
@@ -387,10 +372,10 @@ TEST(uploaded_when_made_and_full)
 	CUgraphExec exec;
 
 	start("2g");
-	for (unsigned i = 3; i < 5; i++) {
+	for (unsigned i = FIRST_UPLOADS; i < MAKERS; i++) {
 		CUgraph graph = thrifty_graph();
 
-		CHECK_OK(makers[i](&exec, graph, CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD));
+		CHECK_OK(make_by(i, &exec, graph, UPLOADED));
 		launch_when_full(exec);
 	}
 }
@@ -432,11 +417,8 @@ TEST(many_nodes)
 	assert_data(64 * MIB);
 	destroy(exec);
 	trim();
-	graph = graph_new();
-	node = NULL;
-	for (unsigned i = 0; i < 10; i++) /* one after the other, in the same memory */
-		add_give(graph, &node, add_take(graph, &node, 100 * MIB));
-	exec = instantiate(graph, 0);
+	assert_data(0);
+	exec = instantiate(thrifty_graph(), 0);
 	launch(exec);
 	assert_data(128 * MIB);
 	destroy(exec);
@@ -510,15 +492,10 @@ static void *launch_often(void *arg)
 
 TEST(many_threads)
 {
-	pthread_t threads[4];
-
 	start("1200m");
 	CHECK_OK(cuCtxGetCurrent(&context));
 	outside_peak_begin(0);
-	for (uintptr_t i = 0; i < 4; i++)
-		CHECK(pthread_create(&threads[i], NULL, launch_often, (void *)i) == 0);
-	for (unsigned i = 0; i < 4; i++)
-		CHECK(pthread_join(threads[i], NULL) == 0);
+	threads_join(threads_start(4, launch_often));
 	CHECK_AT_MOST(outside_peak(0), 1200 * MIB + GRANULE);
 	CHECK_OK(cuCtxSynchronize());
 	trim();
@@ -538,8 +515,8 @@ TEST(refusals_cost_nothing)
 		"cuDeviceGraphMemTrim@1=999,cuGraphExecDestroy@1=999");
 	start("2g");
 	graph = graph_of(500 * MIB, NULL);
-	CHECK_CUDA(by_params(&exec, graph, CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD), CUDA_ERROR_UNKNOWN);
-	CHECK_CUDA(by_name(&exec, graph, 0), 700);
+	CHECK_CUDA(make_by(3, &exec, graph, UPLOADED), CUDA_ERROR_UNKNOWN);
+	CHECK_CUDA(make_by(0, &exec, graph, 0), 700);
 	CHECK(!exec);
 	assert_data(0);
 	exec = instantiate(graph, 0);

@@ -1,22 +1,10 @@
 /* Libraries that are unloaded: what one took is given back then, and not where the driver refuses.
  */
-#include "cuda_api.h"
+#include "own_fixture.h"
 
 #include <unistd.h>
 
-#define LIBRARY (20 * MIB)
-
-static const char code[] = ".version 8.0\n.target sm_90\n.visible .entry nothing() { ret; }\n";
-
-static void start(const char *limit)
-{
-	env_set("CUDA_DEVICE_MEMORY_LIMIT", limit);
-	env_set("VGPU_SIM_MODULE_MIB", "20");
-	cuda_start(0);
-	give(take(1)); /* settles the context */
-}
-
-static CUresult load(CUlibrary *ret_library)
+static CUresult load_library(CUlibrary *ret_library)
 {
 	return cuLibraryLoadData(ret_library, code, NULL, NULL, 0, NULL, NULL, 0);
 }
@@ -25,23 +13,14 @@ static CUlibrary loaded(void)
 {
 	CUlibrary library = NULL;
 
-	CHECK_CUDA(load(&library), CUDA_SUCCESS);
+	CHECK_OK(load_library(&library));
 	return library;
-}
-
-/* At rest: the next comparison with NVML is due, and somebody asks for memory. */
-static void rest(void)
-{
-	size_t available, total;
-
-	sleep_ms(25);
-	CHECK_CUDA(cuMemGetInfo_v2(&available, &total), CUDA_SUCCESS);
 }
 
 static void assert_libraries(unsigned count)
 {
-	CHECK_EQUAL(ledger_own(0).module, count * LIBRARY);
-	CHECK_EQUAL(outside_of(0, getpid()), CONTEXT + ledger_own(0).data + count * LIBRARY);
+	CHECK_EQUAL(ledger_own(0).module, count * MODULE);
+	CHECK_EQUAL(outside_of(0, getpid()), CONTEXT + ledger_own(0).data + count * MODULE);
 }
 
 TEST(given_back)
@@ -53,7 +32,7 @@ TEST(given_back)
 		libraries[i] = loaded();
 	assert_libraries(5);
 	for (unsigned i = 0; i < 5; i++) {
-		CHECK_CUDA(cuLibraryUnload(libraries[i]), CUDA_SUCCESS);
+		CHECK_OK(cuLibraryUnload(libraries[i]));
 		rest();
 		assert_libraries(4 - i);
 	}
@@ -69,10 +48,10 @@ static uint64_t time_of_unload_ms(void)
 
 	rest();
 	start_ms = now_ms();
-	CHECK_CUDA(cuLibraryUnload(library), CUDA_SUCCESS);
+	CHECK_OK(cuLibraryUnload(library));
 	while (ledger_own(0).module) {
 		sleep_ms(1);
-		CHECK_CUDA(cuMemGetInfo_v2(&available, &total), CUDA_SUCCESS);
+		CHECK_OK(cuMemGetInfo_v2(&available, &total));
 	}
 	return now_ms() - start_ms;
 }
@@ -92,24 +71,22 @@ TEST(looked_at_soon)
 TEST(room_at_once)
 {
 	CUlibrary library;
-	size_t available, total;
 	CUdeviceptr most;
 
 	start("700m");
 	library = loaded();
-	CHECK_CUDA(cuMemGetInfo_v2(&available, &total), CUDA_SUCCESS);
-	most = take(available / GRANULE * GRANULE);
-	refused(LIBRARY);
+	most = leave(0);
+	refused(MODULE);
 	for (unsigned i = 0; i < 5; i++) {
 		CUlibrary next;
 
-		CHECK_CUDA(cuLibraryUnload(library), CUDA_SUCCESS);
+		CHECK_OK(cuLibraryUnload(library));
 		next = loaded();
 		assert_libraries(1);
 		library = next;
 	}
-	CHECK_CUDA(cuLibraryUnload(library), CUDA_SUCCESS);
-	give(take(LIBRARY));
+	CHECK_OK(cuLibraryUnload(library));
+	give(take(MODULE));
 	give(most);
 }
 
@@ -118,31 +95,29 @@ TEST(not_unloaded)
 {
 	CUlibrary library, none = (CUlibrary)UNTOUCHED;
 	CUdeviceptr most;
-	size_t available, total;
 
 	env_set("VGPU_SIM_FAULTS", "cuLibraryUnload@1=999,cuLibraryUnload@2=999");
 	start("700m");
 	library = loaded();
-	CHECK_CUDA(cuMemGetInfo_v2(&available, &total), CUDA_SUCCESS);
-	most = take(available / GRANULE * GRANULE);
+	most = leave(0);
 	for (unsigned i = 0; i < 2; i++) {
 		CHECK_CUDA(cuLibraryUnload(library), CUDA_ERROR_UNKNOWN);
 		assert_libraries(1);
-		refused(LIBRARY);
+		refused(MODULE);
 		rest();
 		assert_libraries(1);
 	}
-	CHECK_CUDA(load(&none), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_CUDA(load_library(&none), CUDA_ERROR_OUT_OF_MEMORY);
 	CHECK(none == (CUlibrary)UNTOUCHED);
 	assert_libraries(1);
-	CHECK_CUDA(cuLibraryUnload(library), CUDA_SUCCESS);
+	CHECK_OK(cuLibraryUnload(library));
 	rest();
 	assert_libraries(0);
 	CHECK_CUDA(cuLibraryUnload(library), CUDA_ERROR_INVALID_HANDLE); /* a second time */
 	CHECK_CUDA(cuLibraryUnload(NULL), CUDA_ERROR_INVALID_HANDLE);
 	rest();
 	assert_libraries(0);
-	give(take(LIBRARY));
+	give(take(MODULE));
 	give(most);
 	CHECK_EQUAL(ledger_own(0).data, 0);
 }
@@ -155,10 +130,10 @@ TEST(without_context)
 
 	start("1g");
 	library = loaded();
-	CHECK_CUDA(cuCtxGetCurrent(&context), CUDA_SUCCESS);
-	CHECK_CUDA(cuCtxSetCurrent(NULL), CUDA_SUCCESS);
-	CHECK_CUDA(cuLibraryUnload(library), CUDA_SUCCESS);
-	CHECK_CUDA(cuCtxSetCurrent(context), CUDA_SUCCESS);
+	CHECK_OK(cuCtxGetCurrent(&context));
+	CHECK_OK(cuCtxSetCurrent(NULL));
+	CHECK_OK(cuLibraryUnload(library));
+	CHECK_OK(cuCtxSetCurrent(context));
 	rest();
 	assert_libraries(0);
 }
@@ -172,10 +147,10 @@ static CUlibrary put_off(void)
 	CUlibrary library;
 	CUcontext context;
 
-	CHECK_CUDA(cuCtxGetCurrent(&context), CUDA_SUCCESS);
-	CHECK_CUDA(cuCtxSetCurrent(NULL), CUDA_SUCCESS);
+	CHECK_OK(cuCtxGetCurrent(&context));
+	CHECK_OK(cuCtxSetCurrent(NULL));
 	library = loaded();
-	CHECK_CUDA(cuCtxSetCurrent(context), CUDA_SUCCESS);
+	CHECK_OK(cuCtxSetCurrent(context));
 	rest();
 	return library;
 }
@@ -184,13 +159,13 @@ static CUkernel kernel_of(CUlibrary library)
 {
 	CUkernel kernel = NULL;
 
-	CHECK_CUDA(cuLibraryGetKernel(&kernel, library, "nothing"), CUDA_SUCCESS);
+	CHECK_OK(cuLibraryGetKernel(&kernel, library, "nothing"));
 	return kernel;
 }
 
 static void launch(CUfunction function)
 {
-	CHECK_CUDA(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL), CUDA_SUCCESS);
+	CHECK_OK(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
 }
 
 /* As cudart does: the handle of a kernel does for a function's. */
@@ -203,7 +178,7 @@ static void use_function(CUlibrary library)
 {
 	CUfunction function;
 
-	CHECK_CUDA(cuKernelGetFunction(&function, kernel_of(library)), CUDA_SUCCESS);
+	CHECK_OK(cuKernelGetFunction(&function, kernel_of(library)));
 }
 
 static void use_module(CUlibrary library)
@@ -211,13 +186,13 @@ static void use_module(CUlibrary library)
 	CUmodule module;
 	CUfunction function;
 
-	CHECK_CUDA(cuLibraryGetModule(&module, library), CUDA_SUCCESS);
-	CHECK_CUDA(cuModuleGetFunction(&function, module, "nothing"), CUDA_SUCCESS);
+	CHECK_OK(cuLibraryGetModule(&module, library));
+	CHECK_OK(cuModuleGetFunction(&function, module, "nothing"));
 }
 
 static void use_load(CUlibrary library)
 {
-	CHECK_CUDA(cuFuncLoad((CUfunction)(void *)kernel_of(library)), CUDA_SUCCESS);
+	CHECK_OK(cuFuncLoad((CUfunction)(void *)kernel_of(library)));
 }
 
 /* Whoever is quick, and then rests, has it in the books all the same: behind it comes one
@@ -235,11 +210,11 @@ TEST(loaded_at_use)
 		if (i < 4)
 			take(GRANULE);
 		else
-			CHECK_CUDA(cuCtxSynchronize(), CUDA_SUCCESS);
+			CHECK_OK(cuCtxSynchronize());
 		assert_libraries(i + 1);
 	}
 	for (unsigned i = 0; i < 8; i++)
-		CHECK_CUDA(cuLibraryUnload(libraries[i]), CUDA_SUCCESS);
+		CHECK_OK(cuLibraryUnload(libraries[i]));
 	rest();
 	assert_libraries(0);
 }
@@ -254,7 +229,7 @@ TEST(handle_used_again)
 		use_kernel(library);
 		take(GRANULE);
 		assert_libraries(1);
-		CHECK_CUDA(cuLibraryUnload(library), CUDA_SUCCESS);
+		CHECK_OK(cuLibraryUnload(library));
 		rest();
 		assert_libraries(0);
 	}
@@ -270,12 +245,12 @@ TEST(used_in_another_context)
 	start("1g");
 	library = put_off();
 	use_kernel(library);
-	CHECK_CUDA(cuDevicePrimaryCtxRetain(&other, 1), CUDA_SUCCESS);
-	CHECK_CUDA(cuCtxSetCurrent(other), CUDA_SUCCESS);
+	CHECK_OK(cuDevicePrimaryCtxRetain(&other, 1));
+	CHECK_OK(cuCtxSetCurrent(other));
 	give(take(1)); /* settles it */
 	rest();
 	CHECK_EQUAL(ledger_own(1).module, 0);
 	use_kernel(library);
 	take(GRANULE);
-	CHECK_EQUAL(ledger_own(1).module, LIBRARY);
+	CHECK_EQUAL(ledger_own(1).module, MODULE);
 }

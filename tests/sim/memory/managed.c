@@ -1,8 +1,5 @@
 /* Managed memory that is moved to another GPU: it is charged there as well, and refused there. */
-#include "cuda_api.h"
-
-#include <pthread.h>
-#include <unistd.h>
+#include "parked.h"
 
 #define CHUNK (128 * MIB) /* by which it is charged on each GPU */
 
@@ -14,7 +11,7 @@ static CUdeviceptr start(uint64_t bytes)
 	env_set("CUDA_DEVICE_MEMORY_LIMIT_0", "4g");
 	env_set("CUDA_DEVICE_MEMORY_LIMIT_1", "1g");
 	cuda_start(0);
-	CHECK_CUDA(cuMemAllocManaged(&address, bytes, 1), CUDA_SUCCESS);
+	CHECK_OK(cuMemAllocManaged(&address, bytes, 1));
 	return address;
 }
 
@@ -24,93 +21,80 @@ static CUmemLocation on(int device)
 			  : (CUmemLocation){CU_MEM_LOCATION_TYPE_DEVICE, device};
 }
 
-static CUresult by_prefetch(CUdeviceptr address, size_t bytes, int device)
-{
-	return cuMemPrefetchAsync(address, bytes, device, NULL);
-}
-
-static CUresult by_prefetch_ptsz(CUdeviceptr address, size_t bytes, int device)
-{
-	return cuMemPrefetchAsync_ptsz(address, bytes, device, NULL);
-}
-
-static CUresult by_prefetch_v2(CUdeviceptr address, size_t bytes, int device)
-{
-	return cuMemPrefetchAsync_v2(address, bytes, on(device), 0, NULL);
-}
-
-static CUresult by_prefetch_v2_ptsz(CUdeviceptr address, size_t bytes, int device)
-{
-	return cuMemPrefetchAsync_v2_ptsz(address, bytes, on(device), 0, NULL);
-}
-
-static CUresult by_advice(CUdeviceptr address, size_t bytes, int device)
-{
-	return cuMemAdvise(address, bytes, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, device);
-}
-
-static CUresult by_advice_v2(CUdeviceptr address, size_t bytes, int device)
-{
-	return cuMemAdvise_v2(address, bytes, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, on(device));
-}
-
 static CUstream a_stream(void)
 {
 	static CUstream stream;
 
 	if (!stream)
-		CHECK_CUDA(cuStreamCreate(&stream, 0), CUDA_SUCCESS);
+		CHECK_OK(cuStreamCreate(&stream, 0));
 	return stream;
 }
 
-static CUresult by_batch(CUdeviceptr address, size_t bytes, int device)
+#define WAYS      10
+#define PREFERRED CU_MEM_ADVISE_SET_PREFERRED_LOCATION
+
+/* Moves the memory to the GPU, or to the host for -1, by each function that does so. */
+static CUresult move_by(unsigned way, CUdeviceptr address, size_t bytes, int device)
 {
-	return cuMemPrefetchBatchAsync(&address, &bytes, 1, (CUmemLocation[]){on(device)},
-				       (size_t[]){0}, 1, 0, a_stream());
+	CUmemLocation place = on(device);
+	size_t first = 0;
+
+	switch (way) {
+	case 0:
+		return cuMemPrefetchAsync(address, bytes, device, NULL);
+	case 1:
+		return cuMemPrefetchAsync_ptsz(address, bytes, device, NULL);
+	case 2:
+		return cuMemPrefetchAsync_v2(address, bytes, place, 0, NULL);
+	case 3:
+		return cuMemPrefetchAsync_v2_ptsz(address, bytes, place, 0, NULL);
+	case 4:
+		return cuMemAdvise(address, bytes, PREFERRED, device);
+	case 5:
+		return cuMemAdvise_v2(address, bytes, PREFERRED, place);
+	case 6:
+		return cuMemPrefetchBatchAsync(&address, &bytes, 1, &place, &first, 1, 0,
+					       a_stream());
+	case 7:
+		return cuMemPrefetchBatchAsync_ptsz(&address, &bytes, 1, &place, &first, 1, 0,
+						    NULL);
+	case 8:
+		return cuMemDiscardAndPrefetchBatchAsync(&address, &bytes, 1, &place, &first, 1, 0,
+							 a_stream());
+	default:
+		return cuMemDiscardAndPrefetchBatchAsync_ptsz(&address, &bytes, 1, &place, &first,
+							      1, 0, NULL);
+	}
 }
 
-static CUresult by_batch_ptsz(CUdeviceptr address, size_t bytes, int device)
+static CUresult prefetch(CUdeviceptr address, size_t bytes, int device)
 {
-	return cuMemPrefetchBatchAsync_ptsz(&address, &bytes, 1, (CUmemLocation[]){on(device)},
-					    (size_t[]){0}, 1, 0, NULL);
+	return move_by(0, address, bytes, device);
 }
 
-static CUresult by_discard(CUdeviceptr address, size_t bytes, int device)
+/* What is charged on the second GPU. */
+static void assert_moved(uint64_t bytes)
 {
-	return cuMemDiscardAndPrefetchBatchAsync(&address, &bytes, 1, (CUmemLocation[]){on(device)},
-						 (size_t[]){0}, 1, 0, a_stream());
+	CHECK_EQUAL(ledger_own(1).data, bytes);
 }
-
-static CUresult by_discard_ptsz(CUdeviceptr address, size_t bytes, int device)
-{
-	return cuMemDiscardAndPrefetchBatchAsync_ptsz(
-		&address, &bytes, 1, (CUmemLocation[]){on(device)}, (size_t[]){0}, 1, 0, NULL);
-}
-
-static CUresult (*const moves[])(CUdeviceptr, size_t, int) = {
-	by_prefetch,  by_prefetch_ptsz, by_prefetch_v2, by_prefetch_v2_ptsz, by_advice,
-	by_advice_v2, by_batch,         by_batch_ptsz,  by_discard,          by_discard_ptsz,
-};
-
-#define MOVES (sizeof(moves) / sizeof(*moves))
 
 TEST(each_way)
 {
 	CUdeviceptr address = start(2 * CHUNK);
 
-	for (unsigned i = 0; i < MOVES; i++) {
-		CHECK_CUDA(moves[i](address, 2 * CHUNK, 0), CUDA_SUCCESS);
-		CHECK_CUDA(moves[i](address, 2 * CHUNK, -1), CUDA_SUCCESS);
-		CHECK_EQUAL(ledger_own(1).data, 0);
+	for (unsigned i = 0; i < WAYS; i++) {
+		CHECK_OK(move_by(i, address, 2 * CHUNK, 0));
+		CHECK_OK(move_by(i, address, 2 * CHUNK, -1));
+		assert_moved(0);
 		for (unsigned again = 0; again < 2; again++) {
-			CHECK_CUDA(moves[i](address, 2 * CHUNK, 1), CUDA_SUCCESS);
-			CHECK_EQUAL(ledger_own(1).data, 2 * CHUNK);
+			CHECK_OK(move_by(i, address, 2 * CHUNK, 1));
+			assert_moved(2 * CHUNK);
 		}
 		CHECK_EQUAL(ledger_own(0).data, 2 * CHUNK);
 		give(address);
 		CHECK_EQUAL(ledger_own(0).data, 0);
-		CHECK_EQUAL(ledger_own(1).data, 0);
-		CHECK_CUDA(cuMemAllocManaged(&address, 2 * CHUNK, 1), CUDA_SUCCESS);
+		assert_moved(0);
+		CHECK_OK(cuMemAllocManaged(&address, 2 * CHUNK, 1));
 	}
 }
 
@@ -120,15 +104,15 @@ TEST(in_part)
 	CUdeviceptr address = start(8 * CHUNK);
 
 	for (unsigned i = 0; i < 3; i++) {
-		CHECK_CUDA(by_prefetch(address + 4 * CHUNK, 2 * CHUNK, 1), CUDA_SUCCESS);
-		CHECK_EQUAL(ledger_own(1).data, 2 * CHUNK);
+		CHECK_OK(prefetch(address + 4 * CHUNK, 2 * CHUNK, 1));
+		assert_moved(2 * CHUNK);
 	}
-	CHECK_CUDA(by_advice(address + 3 * CHUNK, 2 * CHUNK, 1), CUDA_SUCCESS);
-	CHECK_EQUAL(ledger_own(1).data, 3 * CHUNK);
-	CHECK_CUDA(by_prefetch(address + 6 * CHUNK, CHUNK, 1), CUDA_SUCCESS);
-	CHECK_EQUAL(ledger_own(1).data, 4 * CHUNK);
-	CHECK_CUDA(cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
-	CHECK_EQUAL(ledger_own(1).data, 0);
+	CHECK_OK(move_by(4, address + 3 * CHUNK, 2 * CHUNK, 1));
+	assert_moved(3 * CHUNK);
+	CHECK_OK(prefetch(address + 6 * CHUNK, CHUNK, 1));
+	assert_moved(4 * CHUNK);
+	CHECK_OK(cuDevicePrimaryCtxReset_v2(0));
+	assert_moved(0);
 	CHECK_EQUAL(ledger_own(0).total, 0);
 }
 
@@ -137,20 +121,18 @@ TEST(no_room)
 	CUdeviceptr address = start(16 * CHUNK);
 	int32_t where = 7;
 
-	for (unsigned i = 0; i < MOVES; i++) {
-		CHECK_CUDA(moves[i](address, 16 * CHUNK, 1), CUDA_ERROR_OUT_OF_MEMORY);
-		CHECK_EQUAL(ledger_own(1).data, 0);
+	for (unsigned i = 0; i < WAYS; i++) {
+		CHECK_CUDA(move_by(i, address, 16 * CHUNK, 1), CUDA_ERROR_OUT_OF_MEMORY);
+		assert_moved(0);
 	}
-	CHECK_CUDA(cuMemRangeGetAttribute(&where, sizeof(where),
-					  CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION, address,
-					  CHUNK),
-		   CUDA_SUCCESS);
+	CHECK_OK(cuMemRangeGetAttribute(&where, sizeof(where),
+					CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION, address, CHUNK));
 	CHECK_EQUAL(where, -2); /* nowhere: the driver was not asked */
-	CHECK_CUDA(by_prefetch(address, 8 * CHUNK, 1), CUDA_SUCCESS);
-	CHECK_CUDA(by_prefetch(address + 8 * CHUNK, CHUNK, 1), CUDA_ERROR_OUT_OF_MEMORY);
-	CHECK_EQUAL(ledger_own(1).data, 8 * CHUNK);
+	CHECK_OK(prefetch(address, 8 * CHUNK, 1));
+	CHECK_CUDA(prefetch(address + 8 * CHUNK, CHUNK, 1), CUDA_ERROR_OUT_OF_MEMORY);
+	assert_moved(8 * CHUNK);
 	give(address);
-	CHECK_EQUAL(ledger_own(1).data, 0);
+	assert_moved(0);
 }
 
 /* What the driver refuses costs nothing, and what is no managed memory is its business. */
@@ -158,19 +140,19 @@ TEST(rejected)
 {
 	CUdeviceptr address = start(4 * CHUNK), plain = take(CHUNK);
 
-	for (unsigned i = 0; i < MOVES; i++) {
-		CHECK_CUDA(moves[i](plain, CHUNK, 1), CUDA_ERROR_INVALID_VALUE);
-		CHECK_CUDA(moves[i](address, 5 * CHUNK, 1), CUDA_ERROR_INVALID_VALUE);
-		CHECK_CUDA(moves[i](address, CHUNK, 7), CUDA_ERROR_INVALID_DEVICE);
+	for (unsigned i = 0; i < WAYS; i++) {
+		CHECK_CUDA(move_by(i, plain, CHUNK, 1), CUDA_ERROR_INVALID_VALUE);
+		CHECK_CUDA(move_by(i, address, 5 * CHUNK, 1), CUDA_ERROR_INVALID_VALUE);
+		CHECK_CUDA(move_by(i, address, CHUNK, 7), CUDA_ERROR_INVALID_DEVICE);
 	}
 	CHECK_CUDA(cuMemPrefetchAsync_v2(address, CHUNK, on(1), 1, NULL), CUDA_ERROR_INVALID_VALUE);
-	CHECK_CUDA(cuMemAdvise(address, CHUNK, CU_MEM_ADVISE_SET_ACCESSED_BY, 1), CUDA_SUCCESS);
+	CHECK_OK(cuMemAdvise(address, CHUNK, CU_MEM_ADVISE_SET_ACCESSED_BY, 1));
 	CHECK_CUDA(cuMemAdvise(address, CHUNK, 77, 1), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQUAL(ledger_own(1).data, 0);
-	CHECK_CUDA(by_prefetch(address, CHUNK, 1), CUDA_SUCCESS);
+	assert_moved(0);
+	CHECK_OK(prefetch(address, CHUNK, 1));
 	CHECK_CUDA(cuMemPrefetchAsync_v2(address, 4 * CHUNK, on(1), 1, NULL),
 		   CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQUAL(ledger_own(1).data, CHUNK);
+	assert_moved(CHUNK);
 }
 
 /* -- batches ----------------------------------------------------------------------------------- */
@@ -207,15 +189,15 @@ TEST(batch_of_locations)
 	struct batch batch = batch_of(start(8 * CHUNK));
 	CUmemLocation locations[] = {on(-1), on(1), on(0)};
 
-	CHECK_CUDA(move_batch(&batch, 4, locations, (size_t[]){0, 3}, 1), CUDA_SUCCESS);
-	CHECK_EQUAL(ledger_own(1).data, 0);
-	CHECK_CUDA(move_batch(&batch, 4, locations, (size_t[]){0, 2, 3}, 3), CUDA_SUCCESS);
-	CHECK_EQUAL(ledger_own(1).data, CHUNK);
-	CHECK_CUDA(move_batch(&batch, 4, locations, (size_t[]){0, 2}, 2), CUDA_SUCCESS);
-	CHECK_EQUAL(ledger_own(1).data, 3 * CHUNK);
+	CHECK_OK(move_batch(&batch, 4, locations, (size_t[]){0, 3}, 1));
+	assert_moved(0);
+	CHECK_OK(move_batch(&batch, 4, locations, (size_t[]){0, 2, 3}, 3));
+	assert_moved(CHUNK);
+	CHECK_OK(move_batch(&batch, 4, locations, (size_t[]){0, 2}, 2));
+	assert_moved(3 * CHUNK);
 	CHECK_EQUAL(ledger_own(0).data, 8 * CHUNK);
 	give(batch.address[0]);
-	CHECK_EQUAL(ledger_own(1).data, 0);
+	assert_moved(0);
 }
 
 /* More ranges than a batch has on the stack. */
@@ -224,10 +206,10 @@ TEST(batch_of_many)
 	struct batch batch = batch_of(start(8 * CHUNK));
 	CUmemLocation there = on(1);
 
-	CHECK_CUDA(move_batch(&batch, RANGES, &there, (size_t[]){0}, 1), CUDA_SUCCESS);
-	CHECK_EQUAL(ledger_own(1).data, 7 * CHUNK);
+	CHECK_OK(move_batch(&batch, RANGES, &there, (size_t[]){0}, 1));
+	assert_moved(7 * CHUNK);
 	give(batch.address[0]);
-	CHECK_EQUAL(ledger_own(1).data, 0);
+	assert_moved(0);
 }
 
 /* A batch of which the last range has no room moves nothing, and costs nothing. */
@@ -241,13 +223,12 @@ TEST(batch_no_room)
 	for (unsigned few = 0; few < 2; few++) {
 		CHECK_CUDA(move_batch(&batch, few ? 4 : RANGES, &there, (size_t[]){0}, 1),
 			   CUDA_ERROR_OUT_OF_MEMORY);
-		CHECK_EQUAL(ledger_own(1).data, 0);
+		assert_moved(0);
 		batch.bytes[3] = 10 * CHUNK;
 	}
-	CHECK_CUDA(cuMemRangeGetAttribute(&where, sizeof(where),
-					  CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION,
-					  batch.address[0], CHUNK),
-		   CUDA_SUCCESS);
+	CHECK_OK(cuMemRangeGetAttribute(&where, sizeof(where),
+					CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION,
+					batch.address[0], CHUNK));
 	CHECK_EQUAL(where, -2); /* nowhere: the driver was not asked */
 }
 
@@ -273,51 +254,35 @@ TEST(batch_rejected)
 		CHECK_CUDA(
 			cuMemPrefetchBatchAsync(NULL, NULL, 4, locations, first, 1, 0, a_stream()),
 			CUDA_ERROR_INVALID_VALUE);
-		CHECK_EQUAL(ledger_own(1).data, charged * CHUNK);
-		CHECK_CUDA(by_prefetch(batch.address[1], CHUNK, 1), CUDA_SUCCESS);
+		assert_moved(charged * CHUNK);
+		CHECK_OK(prefetch(batch.address[1], CHUNK, 1));
 	}
 }
 
 /* -- beside a refusal -------------------------------------------------------------------------- */
 
-static CUcontext its_context;
+static CUdeviceptr memory; /* of which the driver refuses to move the first chunk */
 
-static void *refused_move(void *address)
+static PARKED_CALL(refused_move, cuMemPrefetchAsync_v2(memory, CHUNK, on(1), 1, NULL));
+
+/* The chunk that is moved while the driver refuses another thread. */
+static const struct beside {
+	const char *name;
+	unsigned chunk;
+} besides[] = {{"rejected_beside_the_same_move", 0}, {"rejected_beside_another_move", 1}};
+
+static void beside_a_refusal(const struct beside *row)
 {
-	CHECK_CUDA(cuCtxSetCurrent(its_context), CUDA_SUCCESS);
-	CHECK_CUDA(cuMemPrefetchAsync_v2((CUdeviceptr)(uintptr_t)address, CHUNK, on(1), 1, NULL),
-		   CUDA_ERROR_INVALID_VALUE);
-	return NULL;
-}
+	struct call call;
 
-/* Moves the chunk of that number while the driver refuses another thread to move the first one. */
-static void beside_a_refusal(unsigned chunk)
-{
-	CUdeviceptr address;
-	pthread_t thread;
-	char rule[512];
-
-	snprintf(rule, sizeof(rule), "cuMemPrefetchAsync_v2=%s", scene_path("parked"));
-	env_set("VGPU_SIM_PARK", rule);
-	address = start(4 * CHUNK);
-	CHECK_CUDA(cuCtxGetCurrent(&its_context), CUDA_SUCCESS);
-	CHECK(pthread_create(&thread, NULL, refused_move, (void *)(uintptr_t)address) == 0);
-	while (access(scene_path("parked"), F_OK) != 0)
-		sleep_ms(1);
-	CHECK_CUDA(by_prefetch(address + chunk * CHUNK, CHUNK, 1), CUDA_SUCCESS);
-	CHECK(unlink(scene_path("parked")) == 0);
-	CHECK(pthread_join(thread, NULL) == 0);
+	park("cuMemPrefetchAsync_v2");
+	memory = start(4 * CHUNK);
+	begin_call(&call, refused_move);
+	CHECK_OK(prefetch(memory + row->chunk * CHUNK, CHUNK, 1));
+	CHECK_CUDA(end_call(&call), CUDA_ERROR_INVALID_VALUE);
 	CHECK_AT_MOST(CHUNK, ledger_own(1).data);
-	give(address);
-	CHECK_EQUAL(ledger_own(1).data, 0);
+	give(memory);
+	assert_moved(0);
 }
 
-TEST(rejected_beside_the_same_move)
-{
-	beside_a_refusal(0);
-}
-
-TEST(rejected_beside_another_move)
-{
-	beside_a_refusal(1);
-}
+TEST_TABLE(besides, beside_a_refusal);
