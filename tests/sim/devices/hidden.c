@@ -40,11 +40,11 @@ static void assert_sees(const char *gpus)
 	int count = -1;
 	CUuuid uuid;
 
-	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
-	CHECK_CUDA(cuDeviceGetCount(&count), CUDA_SUCCESS);
+	CHECK_OK(cuInit(0));
+	CHECK_OK(cuDeviceGetCount(&count));
 	CHECK_EQUAL(count, strlen(gpus));
 	for (int i = 0; i < count; i++) {
-		CHECK_CUDA(cuDeviceGetUuid_v2(&uuid, i), CUDA_SUCCESS);
+		CHECK_OK(cuDeviceGetUuid_v2(&uuid, i));
 		CHECK_EQUAL(uuid.bytes[15], gpus[i] - '0');
 	}
 }
@@ -68,6 +68,11 @@ static void assert_restored(char **entries, size_t count)
 	CHECK(environ[count] == NULL);
 }
 
+static void assert_asked(const char *asked)
+{
+	CHECK(asked ? !strcmp(getenv(VISIBLE), asked) : !getenv(VISIBLE));
+}
+
 static void sees(const char *asked, const char *gpus)
 {
 	static char *before[1024];
@@ -81,18 +86,23 @@ static void sees(const char *asked, const char *gpus)
 	else
 		assert_sees(gpus);
 	assert_restored(before, count);
-	CHECK(asked ? !strcmp(getenv(VISIBLE), asked) : !getenv(VISIBLE));
+	assert_asked(asked);
 }
 
-TEST(by_default)
+/* !N: cuInit's result is N. */
+static const struct list {
+	const char *name, *asked, *gpus;
+} lists[] = {
+	{"by_default", NULL, "123"}, {"by_number", "2,0", "31"}, {"beyond_ends", "1,3,0", "2"},
+	{"none", "", "!100"},        {"twice", "1,1", "!101"},   {"garbage", "NoDevFiles", "!100"},
+};
+
+static void sees_list(const struct list *row)
 {
-	sees(NULL, "123");
+	sees(row->asked, row->gpus);
 }
 
-TEST(by_number)
-{
-	sees("2,0", "31");
-}
+TEST_TABLE(lists, sees_list);
 
 TEST(by_uuid)
 {
@@ -109,26 +119,6 @@ TEST(outside_ends)
 
 	snprintf(list, sizeof(list), "%s,%s,%s", gpu_uuid(2), gpu_uuid(0), gpu_uuid(1));
 	sees(list, "2");
-}
-
-TEST(beyond_ends)
-{
-	sees("1,3,0", "2");
-}
-
-TEST(none)
-{
-	sees("", "!100");
-}
-
-TEST(garbage)
-{
-	sees("NoDevFiles", "!100");
-}
-
-TEST(twice)
-{
-	sees("1,1", "!101");
 }
 
 /* As with the driver alone, cuInit may be tried again, with another list. */
@@ -208,7 +198,7 @@ static uint64_t total_of(CUdevice device)
 {
 	size_t bytes = 0;
 
-	CHECK_CUDA(cuDeviceTotalMem_v2(&bytes, device), CUDA_SUCCESS);
+	CHECK_OK(cuDeviceTotalMem_v2(&bytes, device));
 	return bytes;
 }
 
@@ -216,16 +206,14 @@ static uint64_t total_of(CUdevice device)
 static void assert_held(CUdevice device, unsigned gpu, uint64_t quota)
 {
 	static CUdeviceptr pieces[4096];
-	CUcontext context;
 
 	CHECK_EQUAL(total_of(device), quota);
-	CHECK_CUDA(cuDevicePrimaryCtxRetain(&context, device), CUDA_SUCCESS);
-	CHECK_CUDA(cuCtxSetCurrent(context), CUDA_SUCCESS);
+	cuda_start(device);
 	fill(pieces, 4096, GRANULE);
 	CHECK_AT_MOST(outside_used(gpu), quota + GRANULE);
 	CHECK_AT_MOST(quota / 100 * 99, outside_used(gpu));
 	CHECK_EQUAL(inside(gpu, 1).total, quota);
-	CHECK_CUDA(cuDevicePrimaryCtxReset_v2(device), CUDA_SUCCESS);
+	CHECK_OK(cuDevicePrimaryCtxReset_v2(device));
 }
 
 /* Limits go with the GPUs, in whatever order. */
@@ -255,8 +243,7 @@ static void other_order(int wire)
 	env_set(VISIBLE, "2,1,0");
 	cuda_start(0);
 	take(GIB);
-	tell(wire, 1);
-	hear(wire);
+	say_ready(wire);
 }
 
 TEST(two_orders)
@@ -264,15 +251,13 @@ TEST(two_orders)
 	struct member other;
 
 	three_of_four();
-	other = member_start(other_order);
-	hear(other.wire);
+	other = member_begin(other_order);
 	cuda_start(2);
 	refused(GIB); /* of 3 GiB, less 1 GiB and two contexts */
 	take(900 * MIB);
 	CHECK_EQUAL(ledger_used(3), 2 * (CONTEXT + HIDDEN) + GIB + 900 * MIB);
 	CHECK_EQUAL(ledger_used(1), 0);
-	tell(other.wire, 1);
-	member_end(&other);
+	member_finish(&other);
 }
 
 /* -- what others do to the environment meanwhile ------------------------------------------------
@@ -319,25 +304,22 @@ static void set_another(void)
 	env_set("ANOTHER", "one");
 }
 
-static void another_meanwhile(const char *asked)
+static const struct list others[] = {
+	{"another_where_unset", NULL, "123"},
+	{"another_where_set", "0,1,2", "123"},
+};
+
+static void another_meanwhile(const struct list *row)
 {
 	three_of_four();
-	env_set(VISIBLE, asked);
+	env_set(VISIBLE, row->asked);
 	devices_wrapper()->meanwhile = set_another;
-	assert_sees("123");
+	assert_sees(row->gpus);
 	CHECK(!strcmp(getenv("ANOTHER"), "one"));
-	CHECK(asked ? !strcmp(getenv(VISIBLE), asked) : !getenv(VISIBLE));
+	assert_asked(row->asked);
 }
 
-TEST(another_where_unset)
-{
-	another_meanwhile(NULL);
-}
-
-TEST(another_where_set)
-{
-	another_meanwhile("0,1,2");
-}
+TEST_TABLE(others, another_meanwhile);
 
 static int forked_status = -1;
 
@@ -364,12 +346,11 @@ TEST(forked_meanwhile)
 
 static pthread_barrier_t gate;
 
-static void *initialise(void *arg)
+static void *initialise(void *number)
 {
-	(void)arg;
 	pthread_barrier_wait(&gate);
-	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
-	return NULL;
+	CHECK_OK(cuInit(0));
+	return number;
 }
 
 /* Reads the environment all the time: it is whole. */
@@ -386,17 +367,14 @@ static void *read_on(void *done)
 
 TEST(many_threads)
 {
-	pthread_t threads[8], reader;
+	pthread_t reader;
 	bool done = false;
 
 	three_of_four();
 	env_set("LAST", "one");
 	CHECK(pthread_barrier_init(&gate, NULL, 8) == 0);
 	CHECK(pthread_create(&reader, NULL, read_on, &done) == 0);
-	for (unsigned i = 0; i < 8; i++)
-		CHECK(pthread_create(&threads[i], NULL, initialise, NULL) == 0);
-	for (unsigned i = 0; i < 8; i++)
-		CHECK(pthread_join(threads[i], NULL) == 0);
+	threads_join(threads_start(8, initialise));
 	CHECK(!getenv(VISIBLE));
 	assert_sees("123");
 	__atomic_store_n(&done, true, __ATOMIC_RELEASE);

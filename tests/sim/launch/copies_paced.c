@@ -24,25 +24,10 @@ static int64_t charged(void)
 
 /* -- held to the quota -- */
 
-static CUresult fill_async(void)
-{
-	return cuMemsetD8Async(here, 1, MIB, stream);
-}
-
-static CUresult fill_default(void)
-{
-	return cuMemsetD32_v2(here, 1, MIB / 4);
-}
-
-static CUresult copy_async(void)
-{
-	return cuMemcpyDtoDAsync_v2(here, there, MIB, stream);
-}
-
-static CUresult copy_unified(void)
-{
-	return cuMemcpyAsync_ptsz(here, there, MIB, stream);
-}
+static DRIVER_CALL(fill_async, cuMemsetD8Async(here, 1, MIB, stream));
+static DRIVER_CALL(fill_default, cuMemsetD32_v2(here, 1, MIB / 4));
+static DRIVER_CALL(copy_async, cuMemcpyDtoDAsync_v2(here, there, MIB, stream));
+static DRIVER_CALL(copy_unified, cuMemcpyAsync_ptsz(here, there, MIB, stream));
 
 static CUresult copy_rows(void)
 {
@@ -71,47 +56,29 @@ static unsigned share_of(CUresult (*work)(void), unsigned ms)
 	return (unsigned)(done * WORK_NS / 10000 / (now_ms() - began_ms));
 }
 
+static const struct work {
+	const char *name;
+	CUresult (*make)(void);
+} works[] = {
+	{"fills_async", fill_async},  {"fills_default", fill_default},
+	{"copies_async", copy_async}, {"copies_unified", copy_unified},
+	{"copies_rows", copy_rows},
+};
+
 /* Who gets no processor loses what it does not use: that is tried again. */
-static void keeps_to_quota(CUresult (*work)(void))
+static void keeps_to_quota(const struct work *work)
 {
 	unsigned share = 0;
 
-	share_of(work, 100); /* learns */
+	start();
+	share_of(work->make, 100); /* learns */
 	for (unsigned tries = 0; tries < 5 && (share < 15 || share > 26); tries++)
-		share = share_of(work, MEASURED_MS);
+		share = share_of(work->make, MEASURED_MS);
 	CHECK_AT_MOST(15, share);
 	CHECK_AT_MOST(share, 26);
 }
 
-TEST(fills_async)
-{
-	start();
-	keeps_to_quota(fill_async);
-}
-
-TEST(fills_default)
-{
-	start();
-	keeps_to_quota(fill_default);
-}
-
-TEST(copies_async)
-{
-	start();
-	keeps_to_quota(copy_async);
-}
-
-TEST(copies_unified)
-{
-	start();
-	keeps_to_quota(copy_unified);
-}
-
-TEST(copies_rows)
-{
-	start();
-	keeps_to_quota(copy_rows);
-}
+TEST_TABLE(works, keeps_to_quota);
 
 /* Sizes that come and go: a cost that is learned of one is taken for others. */
 TEST(sizes)

@@ -86,13 +86,6 @@ static void hold_together(struct member *first, struct member *second)
 	assert_nobody();
 }
 
-static void beside_plain(void (*body)(int wire), bool is_first)
-{
-	struct member plain = member_start(hold_plainly), different = member_start(body);
-
-	hold_together(is_first ? &different : &plain, is_first ? &plain : &different);
-}
-
 /* -- users ------------------------------------------------------------------------------------- */
 
 static void become_nobody(void)
@@ -123,18 +116,6 @@ static void hold_as_nobody(int wire)
 	hold(wire);
 }
 
-TEST(another_user_first)
-{
-	let_everybody();
-	beside_plain(hold_as_nobody, true);
-}
-
-TEST(another_user_second)
-{
-	let_everybody();
-	beside_plain(hold_as_nobody, false);
-}
-
 /* Rights that are dropped when CUDA is there already. */
 static void drop_rights_and_hold(int wire)
 {
@@ -144,17 +125,30 @@ static void drop_rights_and_hold(int wire)
 	hold(wire);
 }
 
-TEST(rights_dropped_first)
+struct pair {
+	const char *name;
+	void (*body)(int wire); /* of the process that is different */
+	bool is_first;          /* it makes the region */
+};
+
+static const struct pair pairs[] = {
+	{"another_user_first", hold_as_nobody, true},
+	{"another_user_second", hold_as_nobody, false},
+	{"rights_dropped_first", drop_rights_and_hold, true},
+	{"rights_dropped_second", drop_rights_and_hold, false},
+};
+
+static void beside_plain(const struct pair *pair)
 {
+	struct member plain, different;
+
 	let_everybody();
-	beside_plain(drop_rights_and_hold, true);
+	plain = member_start(hold_plainly);
+	different = member_start(pair->body);
+	hold_together(pair->is_first ? &different : &plain, pair->is_first ? &plain : &different);
 }
 
-TEST(rights_dropped_second)
-{
-	let_everybody();
-	beside_plain(drop_rights_and_hold, false);
-}
+TEST_TABLE(pairs, beside_plain);
 
 /* -- the library replaced ---------------------------------------------------------------------- */
 
@@ -268,7 +262,12 @@ static bool can_shift_clock(void)
 	return waitpid(pid, &status, 0) == pid && status == 0;
 }
 
-static void beside_another_clock(bool is_first)
+static const struct pair clocks[] = {
+	{"another_clock_first", hold_later, true},
+	{"another_clock_second", hold_later, false},
+};
+
+static void beside_another_clock(const struct pair *pair)
 {
 	struct member plain, different;
 
@@ -278,16 +277,8 @@ static void beside_another_clock(bool is_first)
 	scene_began = now_ms();
 	plain = member_start(hold_plainly);
 	CHECK(shift_clock());
-	different = member_start(hold_later);
-	hold_together(is_first ? &different : &plain, is_first ? &plain : &different);
+	different = member_start(pair->body);
+	hold_together(pair->is_first ? &different : &plain, pair->is_first ? &plain : &different);
 }
 
-TEST(another_clock_first)
-{
-	beside_another_clock(true);
-}
-
-TEST(another_clock_second)
-{
-	beside_another_clock(false);
-}
+TEST_TABLE(clocks, beside_another_clock);

@@ -12,6 +12,15 @@
 /* The call's result is what it should be. */
 #define CHECK_CUDA(call, expected) CHECK_EQUAL(call, expected)
 
+/* Defines a function whose whole work is one call: static DRIVER_CALL(give_it, cuMemFree_v2(it));
+ */
+#define DRIVER_CALL(name, call) \
+	CUresult name(void)     \
+	{                       \
+		return call;    \
+	}                       \
+	_Static_assert(1, "a function of one call")
+
 #define UNTOUCHED 0xdeadu /* what outputs hold before a call that must leave them alone */
 
 /* Initialises CUDA and makes the primary context of the device current. */

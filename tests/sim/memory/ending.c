@@ -25,7 +25,7 @@ static void have_block(void)
 	block = take(ENDS);
 }
 
-static PARKED_CALL(free_block, cuMemFree_v2(block));
+static DRIVER_CALL(free_block, cuMemFree_v2(block));
 
 static void have_array(void)
 {
@@ -34,7 +34,7 @@ static void have_array(void)
 	CHECK_OK(cuArrayCreate_v2(&array, &desc));
 }
 
-static PARKED_CALL(destroy_array, cuArrayDestroy(array));
+static DRIVER_CALL(destroy_array, cuArrayDestroy(array));
 
 static void have_physical(void)
 {
@@ -44,7 +44,7 @@ static void have_physical(void)
 	CHECK_OK(cuMemCreate(&handle, ENDS, &prop, 0));
 }
 
-static PARKED_CALL(release_physical, cuMemRelease(handle));
+static DRIVER_CALL(release_physical, cuMemRelease(handle));
 
 static void have_mapping(void)
 {
@@ -54,7 +54,7 @@ static void have_mapping(void)
 	CHECK_OK(cuMemRelease(handle));
 }
 
-static PARKED_CALL(unmap, cuMemUnmap(reserved, ENDS));
+static DRIVER_CALL(unmap, cuMemUnmap(reserved, ENDS));
 
 static void have_pool(void)
 {
@@ -66,7 +66,7 @@ static void have_pool(void)
 	synchronise(stream);
 }
 
-static PARKED_CALL(free_in_pool, cuMemFree_v2(block));
+static DRIVER_CALL(free_in_pool, cuMemFree_v2(block));
 
 static void have_freed_in_stream(void)
 {
@@ -74,7 +74,7 @@ static void have_freed_in_stream(void)
 	give_async(block, stream);
 }
 
-static PARKED_CALL(synchronise_stream, cuStreamSynchronize(stream));
+static DRIVER_CALL(synchronise_stream, cuStreamSynchronize(stream));
 
 static void have_kept(void)
 {
@@ -86,9 +86,9 @@ static void have_kept(void)
 	synchronise(stream);
 }
 
-static PARKED_CALL(trim_pool, cuMemPoolTrimTo(pool, 0));
+static DRIVER_CALL(trim_pool, cuMemPoolTrimTo(pool, 0));
 
-static PARKED_CALL(destroy_pool, cuMemPoolDestroy(pool));
+static DRIVER_CALL(destroy_pool, cuMemPoolDestroy(pool));
 
 static void have_graph(void)
 {
@@ -109,7 +109,7 @@ static void have_graph(void)
 	synchronise(stream);
 }
 
-static PARKED_CALL(trim_graphs, cuDeviceGraphMemTrim(0));
+static DRIVER_CALL(trim_graphs, cuDeviceGraphMemTrim(0));
 
 /* -- rows -------------------------------------------------------------------------------------- */
 
@@ -220,7 +220,7 @@ static uint64_t open_block(uint64_t unused)
 	return unused;
 }
 
-static PARKED_CALL(close_block, cuIpcCloseMemHandle(block));
+static DRIVER_CALL(close_block, cuIpcCloseMemHandle(block));
 
 static uint64_t begin_close(uint64_t unused)
 {

@@ -31,6 +31,14 @@ void env_set(const char *name, const char *value)
 	CHECK((value ? setenv(name, value, 1) : unsetenv(name)) == 0);
 }
 
+void limit_set(uint64_t bytes)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), "%llu", (unsigned long long)bytes);
+	env_set("CUDA_DEVICE_MEMORY_LIMIT", text);
+}
+
 const char *scene_path(const char *name)
 {
 	static char paths[8][256];
@@ -151,6 +159,32 @@ uint64_t hear(int wire)
 	CHECK(poll(&ready, 1, WAIT_S * 1000) == 1);
 	CHECK(read(wire, &word, sizeof(word)) == sizeof(word));
 	return word;
+}
+
+struct member member_begin(void (*body)(int wire))
+{
+	struct member member = member_start(body);
+
+	hear(member.wire);
+	return member;
+}
+
+uint64_t say_ready(int wire)
+{
+	tell(wire, 1);
+	return hear(wire);
+}
+
+uint64_t member_ask(const struct member *member, uint64_t word)
+{
+	tell(member->wire, word);
+	return hear(member->wire);
+}
+
+void member_finish(struct member *member)
+{
+	tell(member->wire, 0);
+	member_end(member);
 }
 
 int member_wait(struct member *member)

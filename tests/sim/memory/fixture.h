@@ -45,6 +45,7 @@ extern char scene_dir[64]; /* the scene's directory, removed after the scene */
 const char *scene_path(const char *name);
 void scene_write(const char *name, const char *text);
 void env_set(const char *name, const char *value); /* NULL unsets it */
+void limit_set(uint64_t bytes);                    /* CUDA_DEVICE_MEMORY_LIMIT, of each GPU */
 const char *gpu_uuid(unsigned gpu);
 
 /* -- other processes -------------------------------------------------------------------------- */
@@ -60,6 +61,13 @@ struct member {
 struct member member_start(void (*body)(int wire));
 void tell(int wire, uint64_t word);
 uint64_t hear(int wire); /* fails after WAIT_S seconds, or if the other end is closed */
+
+/* Between a process and its members, each of which says one word when it is ready. */
+struct member member_begin(void (*body)(int wire)); /* starts it, and waits until it is ready */
+uint64_t say_ready(int wire); /* says that this member is ready, and returns the next word */
+uint64_t member_ask(const struct member *member, uint64_t word); /* tells the word; the answer */
+void member_finish(struct member *member); /* tells it 0, and expects that it exits with 0 */
+
 int member_wait(struct member *member); /* waits for its end; the status of waitpid(2) */
 void member_end(struct member *member); /* it must have exited with 0 */
 void member_kill(struct member *member);

@@ -263,7 +263,7 @@ TEST(batch_rejected)
 
 static CUdeviceptr memory; /* of which the driver refuses to move the first chunk */
 
-static PARKED_CALL(refused_move, cuMemPrefetchAsync_v2(memory, CHUNK, on(1), 1, NULL));
+static DRIVER_CALL(refused_move, cuMemPrefetchAsync_v2(memory, CHUNK, on(1), 1, NULL));
 
 /* The chunk that is moved while the driver refuses another thread. */
 static const struct beside {

@@ -12,8 +12,8 @@
 
 static CUdeviceptr taken;
 
-static PARKED_CALL(take_much, cuMemAlloc_v2(&taken, 300 * MIB));
-static PARKED_CALL(give_much, cuMemFree_v2(taken));
+static DRIVER_CALL(take_much, cuMemAlloc_v2(&taken, 300 * MIB));
+static DRIVER_CALL(give_much, cuMemFree_v2(taken));
 
 static CUresult make_array(void)
 {
@@ -113,10 +113,10 @@ TEST_TABLE(outlived, context_ends);
 
 static CUcontext ending;
 
-static PARKED_CALL(destroy_it, cuCtxDestroy_v2(ending));
-static PARKED_CALL(detach_it, cuCtxDetach(ending));
-static PARKED_CALL(release_primary, cuDevicePrimaryCtxRelease_v2(0));
-static PARKED_CALL(reset_primary, cuDevicePrimaryCtxReset_v2(0));
+static DRIVER_CALL(destroy_it, cuCtxDestroy_v2(ending));
+static DRIVER_CALL(detach_it, cuCtxDetach(ending));
+static DRIVER_CALL(release_primary, cuDevicePrimaryCtxRelease_v2(0));
+static DRIVER_CALL(reset_primary, cuDevicePrimaryCtxReset_v2(0));
 
 static const struct parked ends[] = {
 	{"compared_while_destroyed", "cuCtxDestroy_v2@1:done", destroy_it},
@@ -160,8 +160,8 @@ static STEP(unpark, env_set("VGPU_SIM_PARK", NULL));
 static STEP(end_it, CHECK_OK(end_call(&call)));
 static STEP(close_it, CHECK_OK(cuIpcCloseMemHandle(addresses[0])));
 
-static PARKED_CALL(open_block, cuIpcOpenMemHandle_v2(&addresses[0], board->ipc[0], 1));
-static PARKED_CALL(release_handle, cuMemRelease(handles[0]));
+static DRIVER_CALL(open_block, cuIpcOpenMemHandle_v2(&addresses[0], board->ipc[0], 1));
+static DRIVER_CALL(release_handle, cuMemRelease(handles[0]));
 static STEP(begin_open, begin_call(&call, open_block));
 static STEP(begin_release, begin_call(&call, release_handle));
 
@@ -228,7 +228,7 @@ static const struct parked_scene scenes[] = {
 		{A, allocate_and_get, 0}, {B, begin_open, 0}, {A, give_back_address, 0},
 		{B, end_it, 0, {TOTAL, {0, 1}}}, {B, close_it, 0, {HELD}}}}},
 	/* A context ends with the import of memory of the slice; the memory is freed then. */
-	{"import_of_slice_outlived", "cuIpcOpenMemHandle_v2@1:done", {.steps = {
+	{"import_outlived", "cuIpcOpenMemHandle_v2@1:done", {.steps = {
 		{A, allocate_and_get, 0}, {B, open_outlived, 0}, {B, end_it, 0, {HELD, {1}}},
 		{A, give_back_address, 0, {HELD}}}}},
 	/* The memory is of a process outside the slice. */

@@ -34,14 +34,6 @@ static inline void go_on(void)
 	CHECK(unlink(parked_at) == 0);
 }
 
-/* Defines a function for begin_call: static PARKED_CALL(give_it, cuMemFree_v2(it)); */
-#define PARKED_CALL(name, driver_call) \
-	CUresult name(void)            \
-	{                              \
-		return driver_call;    \
-	}                              \
-	_Static_assert(1, "a call that is parked")
-
 struct call {
 	pthread_t thread;
 	CUcontext context;

@@ -6,13 +6,17 @@
 
 static CUdeviceptr pieces[4096];
 
-static void held_without(const char *pids)
+static const struct pids {
+	const char *name; /* and VGPU_SIM_NVML_PIDS */
+} unseen[] = {{"foreign"}, {"none"}};
+
+static void held_without(const struct pids *pids)
 {
 	unsigned count;
 	uint64_t outside, books;
 	struct vgpu_hami_usage usage;
 
-	env_set("VGPU_SIM_NVML_PIDS", pids);
+	env_set("VGPU_SIM_NVML_PIDS", pids->name);
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", "2g");
 	cuda_start(0);
 	count = fill(pieces, 4096, GRANULE);
@@ -30,22 +34,13 @@ static void held_without(const char *pids)
 	CHECK_EQUAL(ledger_own(0).total, 0);
 }
 
-TEST(foreign)
-{
-	held_without("foreign");
-}
-
-TEST(none)
-{
-	held_without("none");
-}
+TEST_TABLE(unseen, held_without);
 
 static void blind_member(int wire)
 {
 	cuda_start(0);
 	take(MIB);
-	tell(wire, 1);
-	hear(wire);
+	say_ready(wire);
 }
 
 /* Nobody's context is ever measured; each is charged what it can be at most, and that fits. */
@@ -56,14 +51,11 @@ TEST(three_of_them)
 	env_set("VGPU_SIM_NVML_PIDS", "foreign");
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", "4g");
 	for (unsigned i = 0; i < 3; i++) {
-		members[i] = member_start(blind_member);
-		hear(members[i].wire);
+		members[i] = member_begin(blind_member);
 		CHECK_AT_MOST(outside_used(0), ledger_used(0));
 	}
-	for (unsigned i = 0; i < 3; i++) {
-		tell(members[i].wire, 1);
-		member_end(&members[i]);
-	}
+	for (unsigned i = 0; i < 3; i++)
+		member_finish(&members[i]);
 	CHECK_SOON_EQUAL(ledger_reap(), 0);
 	CHECK_EQUAL(ledger_used(0), 0);
 }
@@ -106,8 +98,7 @@ static void be_namesake(int wire)
 	cuda_start(0);
 	if (namesake->bytes)
 		take(namesake->bytes);
-	tell(wire, 1);
-	hear(wire);
+	say_ready(wire);
 }
 
 /* Each comparison comes when the time since the last one is over. */
@@ -127,8 +118,7 @@ static void found_among(const struct namesake *other)
 
 	namesake = other;
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", "8g");
-	member = member_start(be_namesake);
-	hear(member.wire);
+	member = member_begin(be_namesake);
 	env_set("VGPU_SIM_NVML_PIDS", "swapped");
 	env_set("VGPU_SIM_MODULE_MIB", "20");
 	cuda_start(0);
@@ -141,8 +131,7 @@ static void found_among(const struct namesake *other)
 	compare_often();
 	usage = ledger_own(0);
 	CHECK_EQUAL(usage.context + usage.module + usage.data, outside_of(0, getpid()));
-	tell(member.wire, 1);
-	member_end(&member);
+	member_finish(&member);
 }
 
 TEST_TABLE(namesakes, found_among);
@@ -157,6 +146,11 @@ static void compare_all_the_time(void)
 }
 
 /* What the process takes to find itself is refused. */
+static const struct namesake anothers[] = {
+	{"says_that_small_is_anothers", "100", 0},
+	{"says_that_alike_is_anothers", NULL, 0},
+};
+
 static void not_found_among(const struct namesake *other)
 {
 	struct member member;
@@ -165,8 +159,7 @@ static void not_found_among(const struct namesake *other)
 
 	namesake = other;
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", "16g");
-	member = member_start(be_namesake);
-	hear(member.wire);
+	member = member_begin(be_namesake);
 	env_set("VGPU_SIM_NVML_PIDS", "swapped");
 	env_set("VGPU_SIM_FAULTS", "cuMemCreate=2");
 	env_set("LIBCUDA_LOG_LEVEL", "1");
@@ -176,19 +169,10 @@ static void not_found_among(const struct namesake *other)
 	line = "NVML shows another process's memory under this one's pid on GPU 0, so what the "
 	       "driver takes there of itself";
 	CHECK(strstr(said.err, line) != NULL);
-	tell(member.wire, 1);
-	member_end(&member);
+	member_finish(&member);
 }
 
-TEST(says_that_small_is_anothers)
-{
-	not_found_among(&namesakes[0]);
-}
-
-TEST(says_that_alike_is_anothers)
-{
-	not_found_among(&namesakes[1]);
-}
+TEST_TABLE(anothers, not_found_among);
 
 /* -- another process that moves as we do ------------------------------------------------------- */
 
@@ -216,8 +200,7 @@ static void mimic(int wire)
 	CHECK(unlink(scene_path("giving")) == 0);
 	hear(wire);
 	take(GIB);
-	tell(wire, 1);
-	hear(wire);
+	say_ready(wire);
 }
 
 static void compare_twice(void)
@@ -240,16 +223,13 @@ TEST(chance)
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", "8g");
 	env_set("VGPU_SIM_NVML_PIDS", "others");
 	env_set("VGPU_SIM_PARK", rule);
-	other = member_start(mimic);
-	hear(other.wire);
+	other = member_begin(mimic);
 	cuda_start(0);
 	compare_twice();
 	before = ledger_own(0);
-	tell(other.wire, 1);
-	hear(other.wire);
+	member_ask(&other, 1);
 	compare_twice();
 	CHECK_EQUAL(ledger_own(0).module, before.module);
 	CHECK_EQUAL(ledger_own(0).context, before.context);
-	tell(other.wire, 1);
-	member_end(&other);
+	member_finish(&other);
 }

@@ -83,6 +83,24 @@ static void write_noise(void)
 
 static void (*take_away)(void);
 
+#define GONE    "deleted, renamed or replaced"
+#define CHANGED "truncated or overwritten"
+
+static const struct way {
+	const char *name;
+	void (*take)(void);
+	const char *what; /* the program is told */
+} ways[] = {
+	{"deleted", delete, GONE},
+	{"renamed", rename_it, GONE},
+	{"replaced", replace, GONE},
+	{"emptied", empty, CHANGED},
+	{"shortened", shorten, CHANGED},
+	{"lengthened", lengthen, CHANGED},
+	{"overwritten_with_zeros", write_zeros, CHANGED},
+	{"overwritten_with_noise", write_noise, CHANGED},
+};
+
 /* -- who uses it ------------------------------------------------------------------------------ */
 
 static void go_without(CUdeviceptr held, CUdeviceptr again)
@@ -132,45 +150,16 @@ static void assert_told(void (*body)(void), const char *what)
 	CHECK_SOON_EQUAL(outside_used(0), 0);
 }
 
-static void taken(void (*way)(void), const char *what)
+static void taken(const struct way *way)
 {
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", "2g");
-	take_away = way;
-	assert_told(with_memory, what);
+	take_away = way->take;
+	assert_told(with_memory, way->what);
 	unlink(region_path());
-	assert_told(with_a_context, what);
+	assert_told(with_a_context, way->what);
 }
 
-TEST(deleted)
-{
-	taken(delete, "deleted, renamed or replaced");
-}
-
-TEST(renamed)
-{
-	taken(rename_it, "deleted, renamed or replaced");
-}
-
-TEST(replaced)
-{
-	taken(replace, "deleted, renamed or replaced");
-}
-
-TEST(truncated)
-{
-	taken(empty, "truncated or overwritten");
-	unlink(region_path());
-	taken(shorten, "truncated or overwritten");
-	unlink(region_path());
-	taken(lengthen, "truncated or overwritten");
-}
-
-TEST(overwritten)
-{
-	taken(write_zeros, "truncated or overwritten");
-	unlink(region_path());
-	taken(write_noise, "truncated or overwritten");
-}
+TEST_TABLE(ways, taken);
 
 /* -- somebody who only looks ------------------------------------------------------------------ */
 
@@ -178,8 +167,7 @@ static void use(int wire)
 {
 	cuda_start(0);
 	take(100 * MIB);
-	tell(wire, 1);
-	hear(wire);
+	say_ready(wire);
 }
 
 static void look(nvmlDevice_t device)
@@ -210,16 +198,15 @@ static void looks_on(void)
 
 TEST(under_an_onlooker)
 {
-	static void (*const ways[])(void) = {empty, shorten, delete, write_zeros, write_noise};
+	static void (*const seen[])(void) = {empty, shorten, delete, write_zeros, write_noise};
 
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", "2g");
-	for (unsigned i = 0; i < sizeof(ways) / sizeof(*ways); i++) {
+	for (unsigned i = 0; i < sizeof(seen) / sizeof(*seen); i++) {
 		struct member member;
 		struct said said;
 
-		member = member_start(use);
-		hear(member.wire);
-		take_away = ways[i];
+		member = member_begin(use);
+		take_away = seen[i];
 		said = member_listen(looks_on);
 		fputs(said.status ? said.err : "", stderr);
 		CHECK_EQUAL(said.status, 0);
