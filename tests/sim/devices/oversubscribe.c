@@ -230,8 +230,7 @@ static void neighbour(int wire)
 	env_set("CUDA_DEVICE_MEMORY_SHARED_CACHE", scene_path("other.cache"));
 	cuda_start(0);
 	take(1100 * MIB);
-	tell(wire, 1);
-	hear(wire);
+	say_ready(wire);
 }
 
 TEST(beside_another)
@@ -241,15 +240,13 @@ TEST(beside_another)
 	card_and_quota("true");
 	env_set("VGPU_SIM_GPUS", "1x2G");
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", "1500m");
-	other = member_start(neighbour);
-	hear(other.wire);
+	other = member_begin(neighbour);
 	cuda_start(0);
 	take(GIB);
 	CHECK_EQUAL(ledger_used(0), 310 * MIB + GIB);
 	refused(GIB);
 	assert_view(1500 * MIB, 1500 * MIB - ledger_used(0));
-	tell(other.wire, 1);
-	member_end(&other);
+	member_finish(&other);
 }
 
 /* -- stream-ordered memory --------------------------------------------------------------------- */

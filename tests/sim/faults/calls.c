@@ -225,14 +225,12 @@ static void neighbour(int wire)
 {
 	cuda_start(0);
 	take(500 * MIB);
-	tell(wire, 1);
-	hear(wire);
+	say_ready(wire);
 }
 
 static void neighbour_start(void)
 {
-	this.neighbour = member_start(neighbour);
-	hear(this.neighbour.wire);
+	this.neighbour = member_begin(neighbour);
 }
 
 static void neighbour_kill(void)

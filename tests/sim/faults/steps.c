@@ -271,10 +271,8 @@ static void compare_books(void)
 		return;
 	}
 	crowd_freeze();
-	if (partners.pid) {
-		tell(partners.wire, ORDER_CLEAN);
-		hear(partners.wire);
-	}
+	if (partners.pid)
+		member_ask(&partners, ORDER_CLEAN);
 	held = crowd_held();
 	CHECK_SOON_EQUAL(ledger_reap(), living);
 	CHECK_SOON_EQUAL(outside_used(0), living * OUTSIDE + held);

@@ -84,9 +84,7 @@ static void follow(int wire)
 
 struct member rank(void)
 {
-	struct member member = member_start(follow);
-
-	hear(member.wire);
+	struct member member = member_begin(follow);
 	return member;
 }
 
@@ -99,6 +97,5 @@ uint64_t order(struct member *member, step_fn *step, uint64_t argument)
 
 void dismiss(struct member *member)
 {
-	tell(member->wire, 0);
-	member_end(member);
+	member_finish(member);
 }

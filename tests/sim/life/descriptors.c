@@ -27,8 +27,7 @@ static void use(int wire)
 	hear(wire);
 	cuda_start(0);
 	take(300 * MIB);
-	tell(wire, 1);
-	hear(wire);
+	say_ready(wire);
 }
 
 /* The quota is kept from above and from below, whatever became of the descriptor. */
@@ -55,15 +54,12 @@ static void closes_all(int wire)
 	close_all(3);
 	CHECK_EQUAL(descriptor_of(region_path()), -1);
 	assert_kept();
-	tell(wire, 1);
-	hear(wire);
+	say_ready(wire);
 }
 
 TEST(closed)
 {
-	struct member member = member_start(closes_all);
-
-	hear(member.wire);
+	struct member member = member_begin(closes_all);
 	/* Its slot is its own still: the mapping holds on to the open file. */
 	CHECK_SOON_EQUAL(ledger_reap(), 1);
 	CHECK_EQUAL(ledger_used(0), CONTEXT + HIDDEN);
@@ -158,8 +154,7 @@ TEST(neighbours_live)
 
 	set_quota(2, 400 * MIB);
 	other = member_start(use);
-	tell(other.wire, 1);
-	hear(other.wire);
+	member_ask(&other, 1);
 	cuda_start(0);
 	give(take(1));
 	replace_descriptor();
@@ -281,8 +276,7 @@ static void start_neighbours(void)
 static void neighbours_die(void)
 {
 	for (unsigned i = 0; i < ROUNDS; i++) {
-		tell(neighbours[i].wire, 1);
-		hear(neighbours[i].wire);
+		member_ask(&neighbours[i], 1);
 		refused(300 * MIB);
 		member_kill(&neighbours[i]);
 		give(take_soon(300 * MIB));

@@ -308,8 +308,7 @@ TEST(quota_holds)
 	board_open();
 	set_quota(3, 3 * HELD);
 	outside_peak_begin(0);
-	filler = member_start(fill_all_the_time);
-	hear(filler.wire);
+	filler = member_begin(fill_all_the_time);
 	for (unsigned round = 0; round < 15; round++) {
 		for (unsigned i = 0; i < 2; i++)
 			leavers[i] = member_start(come_and_exit);

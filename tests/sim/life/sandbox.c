@@ -414,19 +414,16 @@ static void go_on_in_root(int wire)
 	cuda_start(0);
 	take(400 * MIB);
 	refused(500 * MIB);
-	tell(wire, 1);
-	hear(wire);
+	say_ready(wire);
 	give(take_soon(500 * MIB)); /* the neighbour is dead */
-	tell(wire, 1);
-	hear(wire);
+	say_ready(wire);
 }
 
 static void neighbour(int wire)
 {
 	cuda_start(0);
 	take(300 * MIB);
-	tell(wire, 1);
-	hear(wire);
+	say_ready(wire);
 }
 
 /* After cuInit all that is needed is open; NVML is not there, and the context stays a guess. */
@@ -436,15 +433,12 @@ TEST(root_after)
 
 	make_root();
 	set_quota(2, 1500 * MIB);
-	other = member_start(neighbour);
-	hear(other.wire);
+	other = member_begin(neighbour);
 	set_quota(2, 800 * MIB);
-	member = member_start(go_on_in_root);
-	hear(member.wire);
+	member = member_begin(go_on_in_root);
 	CHECK_EQUAL(outside_of(0, member.pid), CONTEXT + 400 * MIB);
 	member_kill(&other);
-	tell(member.wire, 1);
-	hear(member.wire);
+	member_ask(&member, 1);
 	CHECK_SOON_EQUAL(ledger_reap(), 1);
 	member_kill(&member);
 	assert_nobody();

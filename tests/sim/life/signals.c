@@ -97,8 +97,7 @@ static void stormy(int wire)
 		CHECK(pthread_join(threads[i], NULL) == 0);
 	CHECK_EQUAL(outside_of(0, getpid()), CONTEXT);
 	CHECK_EQUAL(ledger_own(0).data, 0);
-	tell(wire, 1);
-	hear(wire);
+	say_ready(wire);
 }
 
 TEST(storms)
@@ -118,10 +117,8 @@ TEST(storms)
 	CHECK_AT_MOST(outside_peak(0),
 		      PROCESSES * (CONTEXT + HIDDEN) + 600 * MIB + PROCESSES * GRANULE);
 	CHECK_SOON_EQUAL(ledger_reap(), PROCESSES);
-	for (unsigned i = 0; i < PROCESSES; i++) {
-		tell(members[i].wire, 1);
-		member_end(&members[i]);
-	}
+	for (unsigned i = 0; i < PROCESSES; i++)
+		member_finish(&members[i]);
 	assert_nobody();
 }
 
@@ -172,10 +169,8 @@ TEST(stopped_now_and_then)
 
 	set_quota(3, 600 * MIB);
 	outside_peak_begin(0);
-	for (unsigned i = 0; i < 3; i++) {
-		members[i] = member_start(busy);
-		hear(members[i].wire);
-	}
+	for (unsigned i = 0; i < 3; i++)
+		members[i] = member_begin(busy);
 	for (unsigned round = 0; round < 100; round++) {
 		pid_t pid = members[round % 3].pid;
 
@@ -267,8 +262,7 @@ TEST(stopped_with_the_lock)
 
 	set_quota(3, 600 * MIB);
 	env_set("VGPU_SIM_FAULTS", "cuMemAllocManaged=2");
-	member = member_start(busy_with_region);
-	hear(member.wire);
+	member = member_begin(busy_with_region);
 	env_set("VGPU_SIM_FAULTS", NULL);
 	cuda_start(0);
 	held = take(100 * MIB);
@@ -367,11 +361,9 @@ static void holder(int wire)
 {
 	cuda_start(0);
 	take(300 * MIB);
-	tell(wire, 1);
-	hear(wire);
+	say_ready(wire);
 	give(take(100 * MIB));
-	tell(wire, 1);
-	hear(wire);
+	say_ready(wire);
 }
 
 static void set_up_frozen(void)
@@ -417,8 +409,7 @@ TEST(frozen)
 	}
 	CHECK_SOON_EQUAL(ledger_reap(), 2);
 	CHECK(write_text("cgroup.freeze", "0"));
-	tell(member.wire, 1);
-	hear(member.wire);
+	member_ask(&member, 1);
 	CHECK(write_text("cgroup.freeze", "1"));
 	member_kill(&member); /* a frozen process can be killed, and is dead then */
 	give(take_soon(490 * MIB));

@@ -409,12 +409,10 @@ static void first_context(int wire)
 {
 	hear(wire);
 	cuda_start(0);
-	tell(wire, 1);
-	hear(wire);
+	say_ready(wire);
 	sleep_ms(100);
 	give(take(1));
-	tell(wire, 1);
-	hear(wire);
+	say_ready(wire);
 }
 
 static struct member start_beside_first_context(void)
@@ -424,8 +422,7 @@ static struct member start_beside_first_context(void)
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", "2g");
 	other = member_start(first_context);
 	cuda_start(0);
-	tell(other.wire, 1);
-	hear(other.wire);
+	member_ask(&other, 1);
 	CHECK_EQUAL(ledger_of(other.pid, 0).context, 1024 * MIB);
 	return other;
 }
@@ -442,8 +439,7 @@ TEST(room_but_for_a_guess)
 		CHECK(now_ms() - began >= GUESS_PATIENCE_MS); /* this machine is too busy */
 	hear(other.wire);
 	refused(1500 * MIB);
-	tell(other.wire, 1);
-	member_end(&other);
+	member_finish(&other);
 }
 
 /* A process that makes a context and nothing else is not waited for again and again. */

@@ -1,7 +1,6 @@
 /* Many processes with many threads at one quota: it is never passed, and at the end all is back. */
 #include "cuda_api.h"
 
-#include <pthread.h>
 #include <unistd.h>
 
 #define PROCESSES 8
@@ -52,17 +51,12 @@ static void *work(void *arg)
 
 static void member(int wire)
 {
-	pthread_t threads[THREADS];
-
 	context = cuda_start(0);
 	give(take(1));
 	tell(wire, 1);
 	while (hear(wire)) {
 		refusals = 0;
-		for (uintptr_t i = 0; i < THREADS; i++)
-			CHECK(pthread_create(&threads[i], NULL, work, (void *)i) == 0);
-		for (unsigned i = 0; i < THREADS; i++)
-			CHECK(pthread_join(threads[i], NULL) == 0);
+		threads_join(threads_start(THREADS, work));
 		CHECK_EQUAL(ledger_own(0).data, 0);
 		tell(wire, refusals);
 	}
@@ -76,14 +70,10 @@ TEST(everyone)
 	uint64_t peak, highest = 0;
 	uint64_t refused_in_all = 0;
 	unsigned rounds = 0;
-	char limit[32];
 
-	snprintf(limit, sizeof(limit), "%llu", (unsigned long long)quota);
-	env_set("CUDA_DEVICE_MEMORY_LIMIT", limit);
-	for (unsigned i = 0; i < PROCESSES; i++) {
-		members[i] = member_start(member);
-		hear(members[i].wire);
-	}
+	limit_set(quota);
+	for (unsigned i = 0; i < PROCESSES; i++)
+		members[i] = member_begin(member);
 	do {
 		outside_peak_begin(0);
 		for (unsigned i = 0; i < PROCESSES; i++)
@@ -98,10 +88,8 @@ TEST(everyone)
 	CHECK(refused_in_all > 100);
 	CHECK_EQUAL(outside_used(0), PROCESSES * (CONTEXT + 9 * MIB));
 	CHECK_EQUAL(ledger_used(0), CONTEXTS);
-	for (unsigned i = 0; i < PROCESSES; i++) {
-		tell(members[i].wire, 0);
-		member_end(&members[i]);
-	}
+	for (unsigned i = 0; i < PROCESSES; i++)
+		member_finish(&members[i]);
 	CHECK_SOON_EQUAL(ledger_reap(), 0);
 	CHECK_EQUAL(ledger_used(0), 0);
 	CHECK_SOON_EQUAL(outside_used(0), 0);
@@ -112,18 +100,15 @@ static void starter(int wire)
 	hear(wire);
 	cuda_start(0);
 	give(take(1));
-	tell(wire, 1);
-	hear(wire);
+	say_ready(wire);
 }
 
 /* All at once, in a slice in which nobody has seen a context yet: there is room for each. */
 TEST(all_at_once)
 {
 	struct member members[PROCESSES];
-	char limit[32];
 
-	snprintf(limit, sizeof(limit), "%llu", (unsigned long long)(CONTEXTS + 256 * MIB));
-	env_set("CUDA_DEVICE_MEMORY_LIMIT", limit);
+	limit_set(CONTEXTS + 256 * MIB);
 	for (unsigned i = 0; i < PROCESSES; i++)
 		members[i] = member_start(starter);
 	for (unsigned i = 0; i < PROCESSES; i++)
@@ -132,10 +117,8 @@ TEST(all_at_once)
 		hear(members[i].wire);
 	CHECK_EQUAL(outside_used(0), PROCESSES * (CONTEXT + 9 * MIB));
 	CHECK_AT_MOST(ledger_used(0), CONTEXTS + 256 * MIB);
-	for (unsigned i = 0; i < PROCESSES; i++) {
-		tell(members[i].wire, 1);
-		member_end(&members[i]);
-	}
+	for (unsigned i = 0; i < PROCESSES; i++)
+		member_finish(&members[i]);
 }
 
 /* More want in than there is room for: those that get in are within the quota. */
@@ -175,8 +158,6 @@ TEST(too_many)
 	CHECK_AT_MOST(outside_used(0), quota);
 	CHECK(in >= 2 && in <= 5);
 	CHECK_AT_MOST(in * (CONTEXT + 9 * MIB), quota);
-	for (unsigned i = 0; i < PROCESSES; i++) {
-		tell(members[i].wire, 1);
-		member_end(&members[i]);
-	}
+	for (unsigned i = 0; i < PROCESSES; i++)
+		member_finish(&members[i]);
 }

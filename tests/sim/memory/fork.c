@@ -1,7 +1,6 @@
 /* fork: a child is not its parent, and the parent's slot is the parent's alone. */
 #include "cuda_api.h"
 
-#include <pthread.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -130,8 +129,7 @@ static void twin(int wire)
 {
 	cuda_start(0);
 	take(300 * MIB);
-	tell(wire, 1);
-	hear(wire);
+	say_ready(wire);
 }
 
 TEST(two_slots)
@@ -139,10 +137,8 @@ TEST(two_slots)
 	struct member a, b;
 
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", "3g");
-	a = member_start(twin);
-	hear(a.wire);
-	b = member_start(twin);
-	hear(b.wire);
+	a = member_begin(twin);
+	b = member_begin(twin);
 	CHECK(ledger_slot(a.pid) >= 0);
 	CHECK(ledger_slot(b.pid) >= 0);
 	CHECK(ledger_slot(a.pid) != ledger_slot(b.pid));
@@ -221,6 +217,21 @@ static void *allocate(void *arg)
 	return NULL;
 }
 
+static struct threads start_allocating(void)
+{
+	env_set("CUDA_DEVICE_MEMORY_LIMIT", "1g");
+	context = cuda_start(0);
+	give(take(1));
+	return threads_start(THREADS, allocate);
+}
+
+static void stop_allocating(struct threads threads)
+{
+	__atomic_store_n(&stop, true, __ATOMIC_RELAXED);
+	threads_join(threads);
+	assert_books(0);
+}
+
 static pid_t worker_start(unsigned ms)
 {
 	pid_t child = fork();
@@ -240,14 +251,9 @@ static pid_t worker_start(unsigned ms)
 /* A program whose data loaders come and go while its threads allocate. */
 TEST(data_loaders)
 {
-	pthread_t threads[THREADS];
+	struct threads threads = start_allocating();
 	pid_t workers[WORKERS];
 
-	env_set("CUDA_DEVICE_MEMORY_LIMIT", "1g");
-	context = cuda_start(0);
-	give(take(1));
-	for (uintptr_t i = 0; i < THREADS; i++)
-		CHECK(pthread_create(&threads[i], NULL, allocate, (void *)i) == 0);
 	for (unsigned round = 0; round < 25; round++) {
 		for (unsigned i = 0; i < WORKERS; i++)
 			workers[i] = worker_start(round % 10);
@@ -255,22 +261,14 @@ TEST(data_loaders)
 		for (unsigned i = 0; i < WORKERS; i++)
 			expect_ended(workers[i]);
 	}
-	__atomic_store_n(&stop, true, __ATOMIC_RELAXED);
-	for (unsigned i = 0; i < THREADS; i++)
-		CHECK(pthread_join(threads[i], NULL) == 0);
-	assert_books(0);
+	stop_allocating(threads);
 }
 
 /* The child of a process with threads uses what libvgpu.so has, whatever lock a thread had. */
 TEST(spoilt_children_of_threads)
 {
-	pthread_t threads[THREADS];
+	struct threads threads = start_allocating();
 
-	env_set("CUDA_DEVICE_MEMORY_LIMIT", "1g");
-	context = cuda_start(0);
-	give(take(1));
-	for (uintptr_t i = 0; i < THREADS; i++)
-		CHECK(pthread_create(&threads[i], NULL, allocate, (void *)i) == 0);
 	for (unsigned round = 0; round < 100; round++) {
 		pid_t child = fork();
 
@@ -281,8 +279,5 @@ TEST(spoilt_children_of_threads)
 		}
 		expect_ended(child);
 	}
-	__atomic_store_n(&stop, true, __ATOMIC_RELAXED);
-	for (unsigned i = 0; i < THREADS; i++)
-		CHECK(pthread_join(threads[i], NULL) == 0);
-	assert_books(0);
+	stop_allocating(threads);
 }

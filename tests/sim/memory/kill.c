@@ -12,20 +12,11 @@
 
 static CUdeviceptr pieces[4096];
 
-static void set_quota(void)
-{
-	char limit[32];
-
-	snprintf(limit, sizeof(limit), "%llu", (unsigned long long)QUOTA);
-	env_set("CUDA_DEVICE_MEMORY_LIMIT", limit);
-}
-
 static void holder(int wire)
 {
 	cuda_start(0);
 	take(512 * MIB);
-	tell(wire, 1);
-	hear(wire);
+	say_ready(wire);
 }
 
 /* Tries until there is room. */
@@ -69,10 +60,9 @@ static struct member start(void)
 {
 	struct member member;
 
-	set_quota();
+	limit_set(QUOTA);
 	outside_peak_begin(0);
-	member = member_start(survivor);
-	hear(member.wire);
+	member = member_begin(survivor);
 	return member;
 }
 
@@ -81,8 +71,7 @@ static void end(struct member *member)
 	CHECK_AT_MOST(outside_peak(0), QUOTA + 2 * GRANULE);
 	CHECK_SOON_EQUAL(ledger_reap(), 1);
 	CHECK_EQUAL(ledger_used(0), CONTEXT + HIDDEN);
-	tell(member->wire, 0);
-	member_end(member);
+	member_finish(member);
 }
 
 TEST(holds_half)
@@ -90,13 +79,10 @@ TEST(holds_half)
 	struct member lives = start(), victim;
 
 	for (unsigned round = 0; round < 10; round++) {
-		victim = member_start(holder);
-		hear(victim.wire);
-		tell(lives.wire, GRANULE);
-		CHECK_EQUAL(hear(lives.wire), 256);
+		victim = member_begin(holder);
+		CHECK_EQUAL(member_ask(&lives, GRANULE), 256);
 		member_kill(&victim);
-		tell(lives.wire, 512 * MIB);
-		hear(lives.wire);
+		member_ask(&lives, 512 * MIB);
 	}
 	end(&lives);
 }
@@ -127,14 +113,11 @@ TEST(killed_busy)
 	unsigned seed = 9;
 
 	for (unsigned round = 0; round < 60; round++) {
-		victim = member_start(busy);
-		hear(victim.wire);
-		tell(lives.wire, (1 + (unsigned)rand_r(&seed) % 8) * GRANULE);
-		hear(lives.wire);
+		victim = member_begin(busy);
+		member_ask(&lives, (1 + (unsigned)rand_r(&seed) % 8) * GRANULE);
 		usleep((unsigned)rand_r(&seed) % 15000);
 		member_kill(&victim);
-		tell(lives.wire, 2 * GRANULE);
-		hear(lives.wire);
+		member_ask(&lives, 2 * GRANULE);
 	}
 	end(&lives);
 }
@@ -155,12 +138,10 @@ TEST(killed_starting)
 	unsigned seed = 10;
 
 	for (unsigned round = 0; round < 60; round++) {
-		victim = member_start(starting);
-		hear(victim.wire);
+		victim = member_begin(starting);
 		usleep((unsigned)rand_r(&seed) % 4000);
 		member_kill(&victim);
-		tell(lives.wire, 1);
-		hear(lives.wire);
+		member_ask(&lives, 1);
 		tell(lives.wire, GIB + CONTEXT); /* the quota, less its own context */
 		hear(lives.wire);
 	}
@@ -208,8 +189,7 @@ static void be_dying(int wire)
 
 	cuda_start(0);
 	take(512 * MIB);
-	tell(wire, 1);
-	hear(wire);
+	say_ready(wire);
 	let_go_of_region();
 	CHECK(pthread_create(&thread, NULL, linger, (void *)(intptr_t)wire) == 0);
 	syscall(SYS_exit, 0);
@@ -236,8 +216,7 @@ static void be_patient(int wire)
 {
 	cuda_start(0);
 	give(take(1));
-	tell(wire, 1);
-	hear(wire);
+	say_ready(wire);
 	tell(wire, 1);
 	give(take(768 * MIB)); /* with what the other held */
 	tell(wire, 1);
@@ -247,15 +226,12 @@ TEST(room_after_the_dying)
 {
 	struct member victim, lives;
 
-	set_quota();
-	victim = member_start(be_dying);
-	hear(victim.wire);
-	lives = member_start(be_patient);
-	hear(lives.wire);
+	limit_set(QUOTA);
+	victim = member_begin(be_dying);
+	lives = member_begin(be_patient);
 	tell(victim.wire, 1);
 	await_dying(&victim);
-	tell(lives.wire, 1);
-	hear(lives.wire);
+	member_ask(&lives, 1);
 	sleep_ms(100);
 	tell(victim.wire, 1);
 	hear(lives.wire);

@@ -180,8 +180,7 @@ TEST(rewritten_all_the_time)
 
 	start_with_policy("cores = 90\nmemory = 2G\n");
 	first = take(1 * GIB);
-	member = member_start(rewriter);
-	hear(member.wire);
+	member = member_begin(rewriter);
 	for (uint64_t began = now_ms(); now_ms() - began < 1000; sleep_ms(1))
 		refused(1 * GIB);
 	member_kill(&member);
@@ -228,8 +227,7 @@ static void modest(int wire)
 	hear(wire);
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", "2g");
 	cuda_start(0);
-	tell(wire, 1);
-	hear(wire);
+	say_ready(wire);
 	shown(&total, &left);
 	CHECK_EQUAL(total, 2 * GIB);
 	refused(1 * GIB);
@@ -241,12 +239,10 @@ TEST(region_beside_less)
 
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", "4g");
 	cuda_start(0);
-	tell(member.wire, 1);
-	hear(member.wire);
+	member_ask(&member, 1);
 	write_limit(8 * GIB);
 	holds_soon(8 * GIB);
-	tell(member.wire, 1);
-	member_end(&member);
+	member_finish(&member);
 }
 
 /* Others of the slice take what is new as well, and all together no more than that. */
@@ -258,8 +254,7 @@ static void filler(int wire)
 	env_set("VGPU_POLICY", scene_path("policy"));
 	hear(wire);
 	cuda_start(0);
-	tell(wire, 1);
-	hear(wire);
+	say_ready(wire);
 	count = fill(pieces, 64, 256 * MIB);
 	tell(wire, count);
 	hear(wire);
@@ -273,10 +268,8 @@ TEST(shared)
 	for (unsigned i = 0; i < 3; i++)
 		members[i] = member_start(filler);
 	start_with_policy("memory = 3G\n");
-	for (unsigned i = 0; i < 3; i++) {
-		tell(members[i].wire, 1);
-		hear(members[i].wire);
-	}
+	for (unsigned i = 0; i < 3; i++)
+		member_ask(&members[i], 1);
 	write_policy("memory = 8G\n");
 	holds_soon(8 * GIB);
 	outside_peak_begin(0);
@@ -286,8 +279,6 @@ TEST(shared)
 		count += hear(members[i].wire);
 	CHECK_EQUAL(count, (8 * GIB - 4 * (CONTEXT + HIDDEN)) / (256 * MIB));
 	CHECK_AT_MOST(outside_peak(0), 8 * GIB);
-	for (unsigned i = 0; i < 3; i++) {
-		tell(members[i].wire, 1);
-		member_end(&members[i]);
-	}
+	for (unsigned i = 0; i < 3; i++)
+		member_finish(&members[i]);
 }

@@ -32,8 +32,7 @@ static void be_neighbour(int wire)
 	env_set("VGPU_SIM_PARK", NULL);
 	cuda_start(0);
 	take(GIB);
-	tell(wire, 1);
-	hear(wire);
+	say_ready(wire);
 }
 
 TEST(in_a_constructor)
@@ -46,8 +45,7 @@ TEST(in_a_constructor)
 	snprintf(rule, sizeof(rule), "cuCtxCreate_v2@1=%s", scene_path("parked"));
 	env_set("VGPU_SIM_PARK", rule);
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", "8g");
-	neighbour = member_start(be_neighbour);
-	hear(neighbour.wire);
+	neighbour = member_begin(be_neighbour);
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", "600m");
 	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
 	CHECK(pthread_create(&makes, NULL, make, NULL) == 0);
@@ -58,6 +56,5 @@ TEST(in_a_constructor)
 	CHECK(unlink(scene_path("parked")) == 0);
 	CHECK(pthread_join(makes, NULL) == 0);
 	CHECK(pthread_join(loads, NULL) == 0);
-	tell(neighbour.wire, 1);
-	member_end(&neighbour);
+	member_finish(&neighbour);
 }

@@ -294,8 +294,7 @@ TEST(found_among_others)
 	}
 	rest();
 	assert_books(LOADERS * MODULE, 0);
-	tell(other.wire, 0);
-	member_end(&other);
+	member_finish(&other);
 }
 
 static void be_unseen(void)

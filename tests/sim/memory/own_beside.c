@@ -4,10 +4,9 @@
  * charged.
  */
 #include "own_fixture.h"
+#include "parked.h"
 
-#include <pthread.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #define LOADS 200
 
@@ -44,39 +43,31 @@ static void load_and_unload(void)
 /* Also where the slice has room for what is the neighbour's. */
 TEST(beside_a_neighbour)
 {
-	struct member neighbour = member_start(be_restless);
-
-	hear(neighbour.wire);
+	struct member neighbour = member_begin(be_restless);
 	start("1200m");
 	load_and_unload();
 	rest();
 	assert_books(0, 0);
-	tell(neighbour.wire, 0);
-	member_end(&neighbour);
+	member_finish(&neighbour);
 }
 
 /* The first code of a process, before NVML was asked anything. */
 static void be_first(int wire)
 {
 	union loaded loaded = {.any = NULL};
-	struct member neighbour = member_start(be_restless);
-
-	hear(neighbour.wire);
+	struct member neighbour = member_begin(be_restless);
 	start("1200m");
 	load_and_unload();
 	CHECK_CUDA(load(0, &loaded), CUDA_SUCCESS);
 	rest();
 	assert_books(MODULE, 0);
-	tell(neighbour.wire, 0);
-	member_end(&neighbour);
+	member_finish(&neighbour);
 	tell(wire, 0);
 }
 
 TEST(the_first)
 {
-	struct member first = member_start(be_first);
-
-	hear(first.wire);
+	struct member first = member_begin(be_first);
 	member_end(&first);
 	first = member_start(be_first); /* what a context costs is known by now */
 	hear(first.wire);
@@ -87,10 +78,9 @@ TEST(the_first)
 static void be_big(int wire)
 {
 	be_neighbour(wire);
-	while (access(scene_path("parked"), F_OK) != 0)
-		sleep_ms(1);
+	wait_parked();
 	take(8 * GIB);
-	CHECK(unlink(scene_path("parked")) == 0);
+	go_on();
 	hear(wire);
 }
 
@@ -99,20 +89,16 @@ TEST(beside_a_big_one)
 {
 	union loaded loaded = {.any = NULL};
 	struct member neighbour;
-	char rule[512];
 
-	snprintf(rule, sizeof(rule), "cuModuleLoadData=%s", scene_path("parked"));
-	env_set("VGPU_SIM_PARK", rule);
-	neighbour = member_start(be_big);
-	hear(neighbour.wire);
+	park("cuModuleLoadData");
+	neighbour = member_begin(be_big);
 	start("16g");
 	CHECK_CUDA(load(1, &loaded), CUDA_SUCCESS);
 	assert_books(MODULE, 0);
 	unload(1, loaded);
 	rest();
 	assert_books(0, 0);
-	tell(neighbour.wire, 0);
-	member_end(&neighbour);
+	member_finish(&neighbour);
 }
 
 static CUcontext its_context;
@@ -128,12 +114,11 @@ static void *allocate(void *none)
 
 TEST(beside_threads)
 {
-	pthread_t threads[2];
+	struct threads threads;
 
 	its_context = start("696m"); /* 148 MiB and the code */
 	at_work = 1;
-	for (unsigned i = 0; i < 2; i++)
-		CHECK(pthread_create(&threads[i], NULL, allocate, NULL) == 0);
+	threads = threads_start(2, allocate);
 	for (unsigned i = 0; i < LOADS; i++) {
 		union loaded loaded = {.any = NULL};
 
@@ -141,8 +126,7 @@ TEST(beside_threads)
 		unload(i, loaded);
 	}
 	__atomic_store_n(&at_work, 0, __ATOMIC_RELEASE);
-	for (unsigned i = 0; i < 2; i++)
-		CHECK(pthread_join(threads[i], NULL) == 0);
+	threads_join(threads);
 	rest();
 	assert_books(0, 0);
 }

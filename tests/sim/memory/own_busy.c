@@ -4,9 +4,7 @@
  * time, never more than that, and what it gives back is refunded.
  */
 #include "own_fixture.h"
-
-#include <pthread.h>
-#include <unistd.h>
+#include "parked.h"
 
 #define THREADS 8
 #define BLOCK   (16 * MIB)
@@ -20,7 +18,7 @@
 #define WITHOUT_WAIT  1000
 
 static CUcontext its_context;
-static pthread_t threads[THREADS];
+static struct threads threads;
 static int at_work; /* atomic */
 
 static void *allocate_and_free(void *none)
@@ -37,15 +35,13 @@ static void *allocate_and_free(void *none)
 static void begin_work(void)
 {
 	at_work = 1;
-	for (unsigned i = 0; i < THREADS; i++)
-		CHECK(pthread_create(&threads[i], NULL, allocate_and_free, NULL) == 0);
+	threads = threads_start(THREADS, allocate_and_free);
 }
 
 static void end_work(void)
 {
 	__atomic_store_n(&at_work, 0, __ATOMIC_RELEASE);
-	for (unsigned i = 0; i < THREADS; i++)
-		CHECK(pthread_join(threads[i], NULL) == 0);
+	threads_join(threads);
 }
 
 /* Until the books have so much module memory, and never more than `most`. */
@@ -94,28 +90,22 @@ TEST(growth)
 	assert_books(2 * GIB, 0);
 }
 
-static void *stay_in_an_allocation(void *none)
+static CUresult stay_in_an_allocation(void)
 {
-	CHECK_CUDA(cuCtxSetCurrent(its_context), CUDA_SUCCESS);
 	give(take(BLOCK));
-	return none;
+	return CUDA_SUCCESS;
 }
 
 /* No moment is at rest. The second allocation of the process parks: start() makes the first. */
 TEST(growth_beside_an_allocation)
 {
-	pthread_t thread;
-	char rule[512];
+	struct call call;
 
-	snprintf(rule, sizeof(rule), "cuMemAlloc_v2@2=%s", scene_path("parked"));
-	env_set("VGPU_SIM_PARK", rule);
+	park("cuMemAlloc_v2@2");
 	start_lazy();
-	CHECK(pthread_create(&thread, NULL, stay_in_an_allocation, NULL) == 0);
-	while (access(scene_path("parked"), F_OK) != 0)
-		sleep_ms(1);
+	begin_call(&call, stay_in_an_allocation);
 	grow();
-	CHECK(unlink(scene_path("parked")) == 0);
-	CHECK(pthread_join(thread, NULL) == 0);
+	CHECK_OK(end_call(&call));
 	end_work();
 	rest();
 	assert_books(2 * GIB, 0);

@@ -188,17 +188,17 @@ static void destroy_others(void)
 static void fetch_others(void)
 {
 	static char many[OTHERS * 64];
-	CUfunction *listed = calloc(OTHERS, sizeof(*listed));
+	CUfunction *every = calloc(OTHERS, sizeof(*every));
 	size_t length = 0;
 
-	CHECK(listed);
+	CHECK(every);
 	length += (size_t)snprintf(many, sizeof(many), ".version 8.0\n.target sm_90\n");
 	for (unsigned i = 0; i < OTHERS; i++)
 		length += (size_t)snprintf(many + length, sizeof(many) - length,
 					   ".visible .entry f%u() { ret; }\n", i);
 	CHECK_OK(cuModuleLoadData(&module, many));
-	CHECK_OK(cuModuleEnumerateFunctions(listed, OTHERS, module));
-	free(listed);
+	CHECK_OK(cuModuleEnumerateFunctions(every, OTHERS, module));
+	free(every);
 }
 
 struct row {

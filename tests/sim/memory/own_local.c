@@ -52,7 +52,7 @@ struct step {
 
 struct row {
 	const char *name;
-	uint64_t limit_gib;
+	const char *limit;
 	const char *cores; /* CUDA_DEVICE_SM_LIMIT, or NULL */
 	bool two;          /* a second GPU, without a quota, whose context is current */
 	struct step steps[ACTS_MAX];
@@ -151,15 +151,12 @@ static ACT(launch_graph, cuGraphLaunch(exec, NULL));
 
 static void play(const struct row *row)
 {
-	char limit[32];
-
-	snprintf(limit, sizeof(limit), "%llug", (unsigned long long)row->limit_gib);
 	env_set("CUDA_DEVICE_SM_LIMIT", row->cores);
 	if (row->two) {
 		env_set("VGPU_SIM_GPUS", "2x80G");
 		env_set("CUDA_DEVICE_MEMORY_LIMIT_1", "0");
 	}
-	contexts[0] = start_with(limit);
+	contexts[0] = start_with(row->limit);
 	if (row->two)
 		contexts[1] = cuda_start(1);
 	for (const struct step *step = row->steps; step < row->steps + ACTS_MAX && step->call.make;
@@ -174,7 +171,7 @@ static void play(const struct row *row)
 			     "%s, step %u: result %d, %llu bytes charged and %llu taken", row->name,
 			     (unsigned)(step - row->steps), (int)result,
 			     (unsigned long long)charged, (unsigned long long)taken);
-		CHECK_AT_MOST(outside_used(0), row->limit_gib * GIB);
+		CHECK_AT_MOST(outside_used(0), ledger()->hami.limit[ledger_index(0)]);
 	}
 }
 
@@ -198,25 +195,25 @@ static void play(const struct row *row)
 #define LAUNCH_GRAPH         {launch_graph, NONE, NONE, 0, 0}
 
 static const struct row handed[] = {
-	{"reserved", 2, .steps = { /* small fits into what is reserved for middle */
+	{"reserved", "2g", .steps = { /* small fits into what is reserved for middle */
 		{FETCH(middle), MIDDLE, 0}, {FETCH(small), MIDDLE, 0}, {REST, MIDDLE, 0},
 		{REST, MIDDLE, 0}, {LAUNCH(middle), MIDDLE, MIDDLE}, {REST, MIDDLE, MIDDLE},
 		{FETCH(small), MIDDLE, MIDDLE}, {LAUNCH(small), MIDDLE, MIDDLE},
 		{FETCH(middle), MIDDLE, MIDDLE}, {LAUNCH(middle), MIDDLE, MIDDLE},
 		{REST, MIDDLE, MIDDLE}}},
-	{"in_steps", 2, .steps = {
+	{"in_steps", "2g", .steps = {
 		{FETCH(small), SMALL, 0}, {FETCH(middle), MIDDLE, 0}, {LAUNCH(small), MIDDLE, SMALL},
 		{REST, MIDDLE, SMALL}, {LAUNCH(middle), MIDDLE, MIDDLE}, {REST, MIDDLE, MIDDLE}}},
-	{"full", 2, .steps = {
+	{"full", "2g", .steps = {
 		{FETCH(middle), MIDDLE, 0}, {FILL, MIDDLE, 0}, {LAUNCH(middle), MIDDLE, MIDDLE},
 		{REST, MIDDLE, MIDDLE}}},
 	/* The driver takes the memory of a graph's kernels when the graph is instantiated. */
-	{"taken_by_graph", 2, .steps = {
+	{"taken_by_graph", "2g", .steps = {
 		{FETCH(middle), MIDDLE, 0}, {ADD_TO_GRAPH(middle), MIDDLE, 0}, {REST, MIDDLE, 0},
 		{INSTANTIATE, MIDDLE, MIDDLE}, {LAUNCH_GRAPH, MIDDLE, MIDDLE},
 		{REST, MIDDLE, MIDDLE}}},
 	/* 512 KiB of each thread are 132 GiB. */
-	{"refused_when_handed_out", 4, .steps = {
+	{"refused_when_handed_out", "4g", .steps = {
 		{FETCH(big), 0, 0, NO_ROOM}, {FETCH_KERNEL(big), 0, 0, NO_ROOM},
 		{FETCH(big), 0, 0, NO_ROOM}, {FETCH_KERNEL(big), 0, 0, NO_ROOM},
 		{FETCH(big), 0, 0, NO_ROOM}, {FETCH_KERNEL(big), 0, 0, NO_ROOM},
@@ -238,28 +235,28 @@ TEST_TABLE(handed, play);
 #define ON_SECOND {FETCH_KERNEL(middle), 0, 0}, {FETCH_KERNEL(big), 0, 0}
 
 static const struct row launched[] = {
-	{"no_context", 4, .steps = {AT_LAUNCH}},
-	{"no_context_with_compute_quota", 4, .cores = "50", .steps = {AT_LAUNCH}},
+	{"no_context", "4g", .steps = {AT_LAUNCH}},
+	{"no_context_with_compute_quota", "4g", .cores = "50", .steps = {AT_LAUNCH}},
 	/* The slice has less room than the kernel's local memory. */
-	{"no_context_and_full", 4, .steps = {
+	{"no_context_and_full", "4g", .steps = {
 		WITHOUT_CONTEXT, {FILL, 0, 0}, {LAUNCH(middle), 0, 0, NO_ROOM}, {EMPTY, 0, 0},
 		{LAUNCH(middle), MIDDLE, MIDDLE}}},
 	/* A capture goes on after the refusal, and after the reservation. */
-	{"no_context_and_captured", 4, .steps = {
+	{"no_context_and_captured", "4g", .steps = {
 		WITHOUT_CONTEXT, {MAKE_STREAM, 0, 0}, {BEGIN_CAPTURE, 0, 0},
 		{LAUNCH_IN_STREAM(big), 0, 0, NO_ROOM}, {LAUNCH_IN_STREAM(middle), MIDDLE, 0},
 		{END_CAPTURE, MIDDLE, 0}, {INSTANTIATE, MIDDLE, MIDDLE},
 		{LAUNCH_GRAPH, MIDDLE, MIDDLE}, {REST, MIDDLE, MIDDLE}}},
-	{"other_context", 4, .two = true, .steps = {
+	{"other_context", "4g", .two = true, .steps = {
 		ON_SECOND, {LAUNCH(middle), 0, 0}, {ENTER(0), 0, 0}, {LAUNCH(big), 0, 0, NO_ROOM},
 		{LAUNCH(middle), MIDDLE, MIDDLE}, {REST, MIDDLE, MIDDLE}}},
 	/* The context of a launch is that of its stream. */
-	{"stream_of_other_context", 4, .two = true, .steps = {
+	{"stream_of_other_context", "4g", .two = true, .steps = {
 		ON_SECOND, {ENTER(0), 0, 0}, {MAKE_STREAM, 0, 0}, {ENTER(1), 0, 0},
 		{LAUNCH_IN_STREAM(big), 0, 0, NO_ROOM}, {LAUNCH_IN_STREAM(middle), MIDDLE, MIDDLE},
 		{CURRENT_IS(1), MIDDLE, MIDDLE}}},
 	/* A kernel that is known is refused as one that is not, and stays known. */
-	{"fetched_again", 4, .steps = {
+	{"fetched_again", "4g", .steps = {
 		WITHOUT_CONTEXT, {FETCH_KERNEL(big), 0, 0, NO_ROOM},
 		{FETCH_KERNEL(middle), MIDDLE, 0}, {FETCH_KERNEL(middle), MIDDLE, 0},
 		{LAUNCH(big), MIDDLE, 0, NO_ROOM}, {LAUNCH(middle), MIDDLE, MIDDLE},

@@ -37,21 +37,18 @@ static void keeper(int wire)
 		CUdeviceptr held = take_async(2 * GIB, stream);
 
 		threshold_set(round ? UINT64_MAX : 0);
-		tell(wire, 1);
-		hear(wire);
+		say_ready(wire);
 		give_async(held, stream);
 		if (round)
 			synchronise(stream);
-		tell(wire, 1);
-		hear(wire);
+		say_ready(wire);
 		CHECK_CUDA(cuDeviceGetDefaultMemPool(&pool, 0), CUDA_SUCCESS);
 		if (round)
 			CHECK_CUDA(cuMemPoolTrimTo(pool, 0), CUDA_SUCCESS);
 		else
 			synchronise(stream);
 		assert_data(0);
-		tell(wire, 1);
-		hear(wire);
+		say_ready(wire);
 	}
 }
 
@@ -61,15 +58,13 @@ TEST(one_shrinks)
 	CUstream stream;
 
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", "4g");
-	member = member_start(keeper);
-	hear(member.wire);
+	member = member_begin(keeper);
 	stream = stream_start("4g");
 	for (unsigned round = 0; round < 2; round++) {
 		for (unsigned step = 0; step < 2; step++) {
 			refused_async(1500 * MIB, stream);
 			refused(1500 * MIB);
-			tell(member.wire, 1);
-			hear(member.wire);
+			member_ask(&member, 1);
 		}
 		give_async(take_async(2800 * MIB, stream), stream);
 		synchronise(stream);
@@ -122,13 +117,8 @@ static void *work(void *arg)
 
 static void work_all(void)
 {
-	pthread_t threads[THREADS];
-
 	CHECK_CUDA(cuCtxGetCurrent(&context), CUDA_SUCCESS);
-	for (uintptr_t i = 0; i < THREADS; i++)
-		CHECK(pthread_create(&threads[i], NULL, work, (void *)i) == 0);
-	for (unsigned i = 0; i < THREADS; i++)
-		CHECK(pthread_join(threads[i], NULL) == 0);
+	threads_join(threads_start(THREADS, work));
 	CHECK_CUDA(cuCtxSynchronize(), CUDA_SUCCESS);
 	assert_books(0);
 }
@@ -154,14 +144,10 @@ TEST(everyone)
 	uint64_t peak, highest = 0;
 	uint64_t refused_in_all = 0;
 	unsigned rounds = 0;
-	char limit[32];
 
-	snprintf(limit, sizeof(limit), "%llu", (unsigned long long)quota);
-	env_set("CUDA_DEVICE_MEMORY_LIMIT", limit);
-	for (unsigned i = 0; i < PROCESSES; i++) {
-		members[i] = member_start(worker);
-		hear(members[i].wire);
-	}
+	limit_set(quota);
+	for (unsigned i = 0; i < PROCESSES; i++)
+		members[i] = member_begin(worker);
 	do {
 		outside_peak_begin(0);
 		for (unsigned i = 0; i < PROCESSES; i++)
@@ -174,15 +160,15 @@ TEST(everyone)
 	} while (++rounds < ROUNDS_MOST && (refused_in_all <= 100 || highest < quota / 100 * 90));
 	CHECK_AT_MOST(quota / 100 * 90, highest);
 	CHECK(refused_in_all > 100);
-	for (unsigned i = 0; i < PROCESSES; i++) {
-		tell(members[i].wire, 0);
-		member_end(&members[i]);
-	}
+	for (unsigned i = 0; i < PROCESSES; i++)
+		member_finish(&members[i]);
 	CHECK_SOON_EQUAL(ledger_reap(), 0);
 	CHECK_EQUAL(ledger_used(0), 0);
 }
 
-static void *first_of_many(void *arg)
+static unsigned in; /* atomic */
+
+static void *first_of_many(void *number)
 {
 	CUdeviceptr address = 0;
 	CUstream stream;
@@ -194,23 +180,17 @@ static void *first_of_many(void *arg)
 	result = cuMemAllocAsync(&address, 300 * MIB, stream);
 	CHECK(result == CUDA_SUCCESS || result == CUDA_ERROR_OUT_OF_MEMORY);
 	if (result == CUDA_SUCCESS)
-		__atomic_add_fetch((unsigned *)arg, 1, __ATOMIC_RELAXED);
-	return NULL;
+		__atomic_add_fetch(&in, 1, __ATOMIC_RELAXED);
+	return number;
 }
 
 /* The pool is seen for the first time, by all at once: none of them slips by. */
 TEST(first_at_once)
 {
-	pthread_t threads[THREADS];
-	unsigned in = 0;
-
 	stream_start("1g"); /* there is room for one */
 	CHECK_CUDA(cuCtxGetCurrent(&context), CUDA_SUCCESS);
 	CHECK(pthread_barrier_init(&together, NULL, THREADS) == 0);
-	for (unsigned i = 0; i < THREADS; i++)
-		CHECK(pthread_create(&threads[i], NULL, first_of_many, &in) == 0);
-	for (unsigned i = 0; i < THREADS; i++)
-		CHECK(pthread_join(threads[i], NULL) == 0);
+	threads_join(threads_start(THREADS, first_of_many));
 	CHECK_EQUAL(in, 1);
 	CHECK_CUDA(cuCtxSynchronize(), CUDA_SUCCESS);
 	assert_data(320 * MIB);

@@ -36,9 +36,7 @@ static void act(int wire)
 
 struct member actor(void)
 {
-	struct member member = member_start(act);
-
-	hear(member.wire);
+	struct member member = member_begin(act);
 	return member;
 }
 
@@ -62,8 +60,7 @@ uint64_t order(struct member *member, step *todo, uint64_t argument)
 
 void dismiss(struct member *member)
 {
-	tell(member->wire, 0);
-	member_end(member);
+	member_finish(member);
 }
 
 void begin(void)

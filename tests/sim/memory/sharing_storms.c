@@ -127,8 +127,7 @@ static struct member rager(unsigned seed)
 	struct member member;
 
 	storm_seed = seed;
-	member = member_start(rage);
-	hear(member.wire);
+	member = member_begin(rage);
 	return member;
 }
 

@@ -106,8 +106,7 @@ static void holder(int wire)
 
 static void holder_end(struct member *member)
 {
-	tell(member->wire, 1);
-	member_end(member);
+	member_finish(member);
 }
 
 /* A region of that limit, that nobody holds any more. */
@@ -202,8 +201,7 @@ TEST(restarted_after_kill)
 	struct member first;
 
 	holder_limit = "1g";
-	first = member_start(holder);
-	hear(first.wire);
+	first = member_begin(holder);
 	member_kill(&first);
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", "3g");
 	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);

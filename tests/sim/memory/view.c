@@ -140,12 +140,10 @@ TEST(by_several)
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", "3g");
 	assert_inside(3 * GIB, 0);
 	a = member_start(holder);
-	tell(a.wire, 100 * MIB);
-	CHECK_EQUAL(hear(a.wire), CONTEXT + HIDDEN + 100 * MIB);
+	CHECK_EQUAL(member_ask(&a, 100 * MIB), CONTEXT + HIDDEN + 100 * MIB);
 	assert_inside(3 * GIB, CONTEXT + HIDDEN + 100 * MIB);
 	b = member_start(holder);
-	tell(b.wire, 500 * MIB);
-	used = hear(b.wire);
+	used = member_ask(&b, 500 * MIB);
 	CHECK_EQUAL(used, 2 * (CONTEXT + HIDDEN) + 600 * MIB);
 	tell(a.wire, 1);
 	tell(b.wire, 1);
@@ -154,8 +152,7 @@ TEST(by_several)
 	assert_inside(3 * GIB, used);
 	member_kill(&b);
 	assert_inside(3 * GIB, CONTEXT + HIDDEN + 100 * MIB);
-	tell(a.wire, 0);
-	member_end(&a);
+	member_finish(&a);
 	assert_inside(3 * GIB, 0);
 }
 
@@ -167,17 +164,13 @@ TEST(after_a_death)
 
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", "3g");
 	a = member_start(holder);
-	tell(a.wire, 100 * MIB);
-	used = hear(a.wire);
+	used = member_ask(&a, 100 * MIB);
 	b = member_start(holder);
-	tell(b.wire, 500 * MIB);
-	hear(b.wire);
+	member_ask(&b, 500 * MIB);
 	member_kill(&b);
 	CHECK_AT_MOST(outside_used(0), used);
-	tell(a.wire, 1);
-	CHECK_EQUAL(hear(a.wire), used);
-	tell(a.wire, 0);
-	member_end(&a);
+	CHECK_EQUAL(member_ask(&a, 1), used);
+	member_finish(&a);
 }
 
 /* A limit that is more than there is changes nothing that is shown. */
@@ -208,8 +201,7 @@ static void other_tenant(int wire)
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", "4g");
 	cuda_start(0);
 	take(2 * GIB);
-	tell(wire, 1);
-	hear(wire);
+	say_ready(wire);
 }
 
 TEST(neighbour)
@@ -218,16 +210,14 @@ TEST(neighbour)
 	size_t available, total;
 
 	env_set("VGPU_SIM_GPUS", "1x4G");
-	other = member_start(other_tenant);
-	hear(other.wire);
+	other = member_begin(other_tenant);
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", "3g");
 	cuda_start(0);
 	take(MIB);
 	CHECK_CUDA(cuMemGetInfo_v2(&available, &total), CUDA_SUCCESS);
 	CHECK_EQUAL(total, 3 * GIB);
 	CHECK_EQUAL(available, 4 * GIB - outside_used(0));
-	tell(other.wire, 1);
-	member_end(&other);
+	member_finish(&other);
 	CHECK_CUDA(cuMemGetInfo_v2(&available, &total), CUDA_SUCCESS);
 	CHECK_EQUAL(available, 3 * GIB - ledger_used(0));
 }
@@ -311,8 +301,7 @@ static void other_order(int wire)
 	env_set("CUDA_VISIBLE_DEVICES", "1,0");
 	cuda_start(0);
 	take(GIB);
-	tell(wire, 1);
-	hear(wire);
+	say_ready(wire);
 }
 
 TEST(two_orders)
@@ -321,14 +310,12 @@ TEST(two_orders)
 
 	env_set("VGPU_SIM_GPUS", "2x8G");
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", "3g");
-	other = member_start(other_order);
-	hear(other.wire);
+	other = member_begin(other_order);
 	cuda_start(1);
 	refused(GIB); /* of what the other has not: 3 GiB less 1 GiB and two contexts */
 	take(900 * MIB);
 	CHECK_AT_MOST(outside_used(1), 3 * GIB);
 	CHECK_EQUAL(ledger_used(1), 2 * (CONTEXT + HIDDEN) + GIB + 900 * MIB);
 	CHECK_EQUAL(ledger_used(0), 0);
-	tell(other.wire, 1);
-	member_end(&other);
+	member_finish(&other);
 }

@@ -3,9 +3,8 @@
  * is gone, on the device of its properties, whatever the driver answers meanwhile. Sparse arrays
  * and multicast objects: virtual_bound.c.
  */
+#include "parked.h"
 #include "virtual_fixture.h"
-
-#include <pthread.h>
 
 #define SIZE (64 * MIB)
 
@@ -204,60 +203,38 @@ TEST(unmapped_nowhere)
 
 /* -- a call takes long -- */
 
-static CUcontext its_context;
+static memory parting;
+static struct call releasing;
 
-static void *release_it(void *handle)
-{
-	CHECK_OK(cuCtxSetCurrent(its_context));
-	release((memory)(uintptr_t)handle);
-	return NULL;
-}
+static DRIVER_CALL(release_it, cuMemRelease(parting));
 
 /* Memory of 2 MiB, which another thread is about to release: its call has come to the driver. */
-static memory begin_release(pthread_t *ret_thread, bool mapped)
+static void begin_release(bool mapped)
 {
-	char rule[512];
-	memory handle;
-
-	snprintf(rule, sizeof(rule), "cuMemRelease=%s", scene_path("parked"));
-	env_set("VGPU_SIM_PARK", rule);
+	park("cuMemRelease");
 	start("1g");
-	CHECK_OK(cuCtxGetCurrent(&its_context));
-	handle = created(2 * MIB);
+	parting = created(2 * MIB);
 	space = reserve(2 * MIB);
 	if (mapped)
-		map(space, 2 * MIB, handle);
-	CHECK(pthread_create(ret_thread, NULL, release_it, (void *)(uintptr_t)handle) == 0);
-	while (access(scene_path("parked"), F_OK) != 0)
-		sleep_ms(1);
-	return handle;
-}
-
-static void end_release(pthread_t thread)
-{
-	CHECK(unlink(scene_path("parked")) == 0);
-	CHECK(pthread_join(thread, NULL) == 0);
+		map(space, 2 * MIB, parting);
+	begin_call(&releasing, release_it);
 }
 
 TEST(unmapped_while_released)
 {
-	pthread_t thread;
-
-	begin_release(&thread, true);
+	begin_release(true);
 	unmap(space, 2 * MIB);
 	assert_data(2 * MIB);
-	end_release(thread);
+	CHECK_OK(end_call(&releasing));
 	assert_data(0);
 }
 
 TEST(mapped_while_released)
 {
-	pthread_t thread;
-	memory handle = begin_release(&thread, false);
-
-	map(space, 2 * MIB, handle);
+	begin_release(false);
+	map(space, 2 * MIB, parting);
 	assert_data(2 * MIB);
-	end_release(thread);
+	CHECK_OK(end_call(&releasing));
 	assert_data(2 * MIB);
 	unmap(space, 2 * MIB);
 	assert_data(0);
@@ -323,15 +300,11 @@ static void *work(void *arg)
 
 TEST(threads)
 {
-	pthread_t workers[THREADS];
 	uint64_t peak;
 
 	start("1g");
 	outside_peak_begin(0);
-	for (uintptr_t i = 0; i < THREADS; i++)
-		CHECK(pthread_create(&workers[i], NULL, work, (void *)i) == 0);
-	for (unsigned i = 0; i < THREADS; i++)
-		CHECK(pthread_join(workers[i], NULL) == 0);
+	threads_join(threads_start(THREADS, work));
 	peak = outside_peak(0);
 	CHECK_AT_MOST(peak, GIB);
 	CHECK_AT_MOST(GIB / 2, peak); /* how near it, is a matter of chance */

@@ -146,8 +146,7 @@ static struct member tenant_start(unsigned which)
 	space_begin();
 	member = member_start(tenant);
 	space_end();
-	tell(member.wire, which);
-	hear(member.wire);
+	member_ask(&member, which);
 	for (unsigned i = 0; i < TENANTS; i++)
 		SET(tenants[i].modest, 0);
 	return member;
@@ -258,8 +257,7 @@ static void on_the_host(int wire)
 {
 	cuda_start(0);
 	take(6 * MIB);
-	tell(wire, 1);
-	hear(wire);
+	say_ready(wire);
 }
 
 /* The monitor's figures of one that stands still. */
@@ -310,8 +308,7 @@ TEST(monitored)
 
 	set_quota();
 	monitor_start(scene_path("slice.cache")); /* there is none yet */
-	host = member_start(on_the_host);
-	hear(host.wire);
+	host = member_begin(on_the_host);
 	monitor_knows(host.pid, space_is_host() ? host.pid : 0);
 	for (unsigned i = 0; i < TENANTS; i++)
 		members[i] = tenant_start(i);
@@ -350,8 +347,7 @@ static void looks_at_itself(int wire)
 	CHECK_CUDA(cuMemGetInfo_v2(&available, &total), CUDA_SUCCESS);
 	CHECK_EQUAL(total, QUOTA);
 	CHECK_EQUAL(total - available, 2 * (CONTEXT + HIDDEN) + 96 * MIB);
-	tell(wire, 1);
-	hear(wire);
+	say_ready(wire);
 }
 
 /* NVML asked from within says pid 1 of each, and means itself: nobody's books are compared with
@@ -365,16 +361,12 @@ TEST(each_its_own)
 		space_begin();
 		members[i] = member_start(looks_at_itself);
 		space_end();
-		tell(members[i].wire, (i + 1) * 32 * MIB);
-		hear(members[i].wire);
+		member_ask(&members[i], (i + 1) * 32 * MIB);
 	}
-	for (unsigned turn = 0; turn < TENANTS; turn++) {
-		tell(members[turn].wire, 1);
-		hear(members[turn].wire);
-	}
+	for (unsigned turn = 0; turn < TENANTS; turn++)
+		member_ask(&members[turn], 1);
 	for (unsigned i = 0; i < TENANTS; i++) {
-		tell(members[i].wire, 1);
-		member_end(&members[i]);
+		member_finish(&members[i]);
 	}
 	CHECK_SOON_EQUAL(ledger_reap(), 0);
 }

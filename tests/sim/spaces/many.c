@@ -68,8 +68,7 @@ static void holder(int wire)
 static void real(int wire)
 {
 	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
-	tell(wire, 1);
-	hear(wire);
+	say_ready(wire);
 }
 
 static uint64_t shortest(const struct member *member, uint64_t word)
@@ -122,10 +121,8 @@ static void let_in(void)
 static void fill_up(struct member reals[REAL], struct member holders[HOLDERS])
 {
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", "8g");
-	for (unsigned i = 0; i < REAL - 1; i++) {
-		reals[i] = member_start(real);
-		hear(reals[i].wire);
-	}
+	for (unsigned i = 0; i < REAL - 1; i++)
+		reals[i] = member_begin(real);
 	for (unsigned i = 0; i < HOLDERS; i++) {
 		holders[i] = member_start(holder);
 		printf("many: slot %u is claimed in %llu us\n", REAL - 1 + (i + 1) * HELD_EACH,
@@ -170,16 +167,14 @@ TEST(every_slot)
 	member_end(&reals[3]); /* it ends of itself */
 	let_in();
 	let_in(); /* once more: the first one's slot is free again */
-	reals[3] = member_start(real);
-	hear(reals[3].wire);
+	reals[3] = member_begin(real);
 	refused_clearly();
 	member_kill(&reals[5]);
 	began = now_ms();
 	let_in();
 	printf("many: the next one is let in in %llu ms\n", (unsigned long long)(now_ms() - began));
 	for (unsigned i = 0; i < HOLDERS; i++) { /* half of all die at once */
-		tell(holders[i].wire, 0);
-		member_end(&holders[i]);
+		member_finish(&holders[i]);
 		began = now_ms();
 		let_in();
 		printf("many: and after %d deaths in %llu ms\n", HELD_EACH,
@@ -189,9 +184,7 @@ TEST(every_slot)
 	CHECK_SOON_EQUAL(ledger_reap(), REAL - 1);
 	printf("many: the dead are cleared in %llu ms\n", (unsigned long long)(now_ms() - began));
 	for (unsigned i = 0; i < REAL; i++)
-		if (i != 5) {
-			tell(reals[i].wire, 1);
-			member_end(&reals[i]);
-		}
+		if (i != 5)
+			member_finish(&reals[i]);
 	CHECK_SOON_EQUAL(ledger_reap(), 0);
 }

@@ -58,8 +58,7 @@ TEST(by_several_paths)
 	CHECK(mkdir(scene_path("directory"), 0700) == 0);
 	scene_write("file", "");
 	for (unsigned i = 0; i < COUNT; i++) {
-		members[i] = member_start(bodies[i]);
-		hear(members[i].wire);
+		members[i] = member_begin(bodies[i]);
 		CHECK_EQUAL(ledger_used(0), (i + 1) * EACH);
 	}
 	CHECK_SOON_EQUAL(ledger_reap(), COUNT);
@@ -184,8 +183,7 @@ static void beside_a_plain_one(void (*body)(int wire))
 		return;
 	}
 	for (unsigned round = 0; round < 3; round++) {
-		plain = member_start(hold);
-		hear(plain.wire);
+		plain = member_begin(hold);
 		CHECK_EQUAL(ledger_used(0), 2 * EACH);
 		CHECK_EQUAL(hostpid_of(strange.pid), 0);
 		CHECK_EQUAL(hostpid_of(plain.pid), space_is_host() ? plain.pid : 0);
@@ -200,8 +198,7 @@ static void beside_a_plain_one(void (*body)(int wire))
 	member_kill(&strange);
 	CHECK(can_take(&plain, QUOTA - EACH));
 	CHECK_EQUAL(ledger_used(0), EACH);
-	tell(plain.wire, 0);
-	member_end(&plain);
+	member_finish(&plain);
 	CHECK_SOON_EQUAL(ledger_reap(), 0);
 }
 

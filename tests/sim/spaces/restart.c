@@ -173,8 +173,7 @@ static void sidecar(int wire)
 {
 	cuda_start(0);
 	take(PIECE);
-	tell(wire, 1);
-	hear(wire);
+	say_ready(wire);
 	CHECK_EQUAL(ledger_own(0).data, PIECE);
 }
 
@@ -187,8 +186,7 @@ TEST(beside_the_living)
 	begin();
 	env_set("CUDA_VISIBLE_DEVICES", "0");
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", "8g");
-	lives = member_start(sidecar);
-	hear(lives.wire);
+	lives = member_begin(sidecar);
 	slot = ledger_slot(lives.pid);
 	for (unsigned round = 0; round < 3; round++) {
 		env_set("CUDA_DEVICE_MEMORY_LIMIT", round == 1 ? "6g" : "20g");
@@ -209,8 +207,7 @@ TEST(beside_the_living)
 	CHECK_EQUAL(ledger_used(0), CONTEXT + HIDDEN + PIECE);
 	CHECK_EQUAL(ledger_used(1), CONTEXTS + PIECES);
 	member_kill(&member);
-	tell(lives.wire, 1);
-	member_end(&lives);
+	member_finish(&lives);
 }
 
 #define RESIDENTS 3
@@ -220,8 +217,7 @@ TEST(beside_the_living)
 static void visitor(int wire)
 {
 	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
-	tell(wire, 1);
-	hear(wire);
+	say_ready(wire);
 }
 
 /* A second look by the resident itself: it may still allocate, and is charged in its slot. */
@@ -243,8 +239,7 @@ static void resident(int wire)
 static void residents_stay(const struct member members[RESIDENTS], const int slots[RESIDENTS])
 {
 	for (unsigned i = 0; i < RESIDENTS; i++) {
-		tell(members[i].wire, 1);
-		hear(members[i].wire);
+		member_ask(&members[i], 1);
 		CHECK_EQUAL(ledger_slot(members[i].pid), slots[i]);
 		CHECK_EQUAL(ledger_of(members[i].pid, 0).data, PIECE);
 		CHECK_EQUAL(ledger_of(members[i].pid, 0).total, CONTEXT + HIDDEN + PIECE);
@@ -262,11 +257,9 @@ TEST(nobody_is_moved)
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", "8g");
 	for (unsigned i = 0; i < AT_ONCE;
 	     i++) { /* so that the residents' slots are not the first */
-		visitors[i] = member_start(visitor);
-		hear(visitors[i].wire);
+		visitors[i] = member_begin(visitor);
 		if (i < RESIDENTS) {
-			residents[i] = member_start(resident);
-			hear(residents[i].wire);
+			residents[i] = member_begin(resident);
 			slots[i] = ledger_slot(residents[i].pid);
 		}
 	}
@@ -276,8 +269,7 @@ TEST(nobody_is_moved)
 		if (rand_r(&seed) % 2) {
 			member_kill(leaves);
 		} else {
-			tell(leaves->wire, 1);
-			member_end(leaves);
+			member_finish(leaves);
 		}
 		*leaves = member_start(visitor);
 		hear(leaves->wire);
@@ -291,10 +283,8 @@ TEST(nobody_is_moved)
 	for (unsigned i = 0; i < AT_ONCE; i++)
 		member_kill(&visitors[i]);
 	residents_stay(residents, slots);
-	for (unsigned i = 0; i < RESIDENTS; i++) {
-		tell(residents[i].wire, 0);
-		member_end(&residents[i]);
-	}
+	for (unsigned i = 0; i < RESIDENTS; i++)
+		member_finish(&residents[i]);
 	CHECK_SOON_EQUAL(ledger_reap(), 0);
 }
 

@@ -103,8 +103,7 @@ TEST(restarted_by_another)
 	open_to_all("machine.pids");
 	for (unsigned i = 0; i < 4; i++) {
 		env_set("CUDA_DEVICE_MEMORY_LIMIT", i % 2 ? "2g" : "3g");
-		member = member_start(i % 2 ? root_in_its_own : with_umask);
-		hear(member.wire);
+		member = member_begin(i % 2 ? root_in_its_own : with_umask);
 		CHECK_EQUAL(ledger()->hami.limit[0], (i % 2 ? 2 : 3) * GIB);
 		CHECK_EQUAL(ledger_used(0), EACH);
 		member_kill(&member);
