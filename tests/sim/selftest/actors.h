@@ -33,7 +33,24 @@ void tell(const struct actor *actor, void (*step)(void));
 void fd_send(int fd);
 int fd_receive(void);
 
+/* Defines a step whose whole work is one call that succeeds: static STEP(end, cuEnd(it)); */
+#define STEP(name, call)        \
+	void name(void)         \
+	{                       \
+		CHECK_OK(call); \
+	}                       \
+	_Static_assert(1, "a step of an actor")
+
 /* Checks MiB beyond contexts: the exporter's figure, the importer's, and those on the device.
  * -1: the actor is dead. */
 #define CHECK_MIB(exporters, importers, device) check_mib(exporters, importers, device, __LINE__)
 void check_mib(long long exporters, long long importers, long long device, int line);
+
+/* One row of a test: the actor executes the step, and MiB are checked after it. */
+#define TELL(actor, step, exporters, importers, device)  \
+	do {                                             \
+		tell(&(actor), step);                    \
+		CHECK_MIB(exporters, importers, device); \
+	} while (0)
+
+#define POSIX CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR

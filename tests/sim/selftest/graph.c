@@ -19,7 +19,7 @@ static uint64_t attribute(CUgraphMem_attribute attribute)
 {
 	cuuint64_t value = 1;
 
-	CHECK_EQ(cuDeviceGetGraphMemAttribute(0, attribute, &value), CUDA_SUCCESS);
+	CHECK_OK(cuDeviceGetGraphMemAttribute(0, attribute, &value));
 	return value;
 }
 
@@ -28,8 +28,8 @@ static long long reserved(void)
 {
 	long long bytes = (long long)attribute(CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT);
 
-	CHECK_EQ(selftest_process_bytes(0, getpid()), (long long)CONTEXT + bytes);
-	CHECK_EQ(selftest_used(0) - start, bytes);
+	CHECK_EQUAL(selftest_process_bytes(0, getpid()), (long long)CONTEXT + bytes);
+	CHECK_EQUAL(selftest_used(0) - start, bytes);
 	return bytes;
 }
 
@@ -37,7 +37,7 @@ static CUgraph graph_new(void)
 {
 	CUgraph graph;
 
-	CHECK_EQ(cuGraphCreate(&graph, 0), CUDA_SUCCESS);
+	CHECK_OK(cuGraphCreate(&graph, 0));
 	return graph;
 }
 
@@ -55,14 +55,14 @@ static CUdeviceptr add_take(CUgraph graph, CUgraphNode *node, size_t bytes)
 {
 	CUDA_MEM_ALLOC_NODE_PARAMS wanted = parameters(bytes);
 
-	CHECK_EQ(cuGraphAddMemAllocNode(node, graph, node, *node ? 1 : 0, &wanted), CUDA_SUCCESS);
+	CHECK_OK(cuGraphAddMemAllocNode(node, graph, node, *node ? 1 : 0, &wanted));
 	CHECK(wanted.dptr && wanted.dptr % 512 == 0);
 	return wanted.dptr;
 }
 
 static void add_give(CUgraph graph, CUgraphNode *node, CUdeviceptr address)
 {
-	CHECK_EQ(cuGraphAddMemFreeNode(node, graph, node, *node ? 1 : 0, address), CUDA_SUCCESS);
+	CHECK_OK(cuGraphAddMemFreeNode(node, graph, node, *node ? 1 : 0, address));
 }
 
 static void add_spin(CUgraph graph, CUgraphNode *node, uint64_t ns)
@@ -70,14 +70,14 @@ static void add_spin(CUgraph graph, CUgraphNode *node, uint64_t ns)
 	void *first[] = {&ns};
 	CUDA_KERNEL_NODE_PARAMS kernel = {spin, 1, 1, 1, 1, 1, 1, 0, first, NULL, NULL, NULL};
 
-	CHECK_EQ(cuGraphAddKernelNode_v2(node, graph, node, *node ? 1 : 0, &kernel), CUDA_SUCCESS);
+	CHECK_OK(cuGraphAddKernelNode_v2(node, graph, node, *node ? 1 : 0, &kernel));
 }
 
 static CUgraphExec instantiate(CUgraph graph)
 {
 	CUgraphExec exec;
 
-	CHECK_EQ(cuGraphInstantiateWithFlags(&exec, graph, 0), CUDA_SUCCESS);
+	CHECK_OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
 	return exec;
 }
 
@@ -91,24 +91,24 @@ static CUgraphExec exec_new(size_t bytes, uint64_t ns)
 	add_spin(graph, &node, ns);
 	add_give(graph, &node, address);
 	CUgraphExec exec = instantiate(graph);
-	CHECK_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
+	CHECK_OK(cuGraphDestroy(graph));
 	return exec;
 }
 
 static void launch(CUgraphExec exec, CUstream where)
 {
-	CHECK_EQ(cuGraphLaunch(exec, where), CUDA_SUCCESS);
+	CHECK_OK(cuGraphLaunch(exec, where));
 }
 
 static void destroy(CUgraphExec exec)
 {
-	CHECK_EQ(cuGraphExecDestroy(exec), CUDA_SUCCESS);
+	CHECK_OK(cuGraphExecDestroy(exec));
 }
 
 static void trim(long long expected)
 {
-	CHECK_EQ(cuDeviceGraphMemTrim(0), CUDA_SUCCESS);
-	CHECK_EQ(reserved(), expected);
+	CHECK_OK(cuDeviceGraphMemTrim(0));
+	CHECK_EQUAL(reserved(), expected);
 }
 
 static void test_rounding(void)
@@ -123,17 +123,17 @@ static void test_rounding(void)
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		CUgraphExec exec = exec_new(rows[i].bytes, 0);
 
-		CHECK_EQ(reserved(), 0);
+		CHECK_EQUAL(reserved(), 0);
 		if (i % 2)
-			CHECK_EQ(cuGraphUpload(exec, stream), CUDA_SUCCESS);
+			CHECK_OK(cuGraphUpload(exec, stream));
 		else
 			launch(exec, stream);
-		CHECK_EQ(reserved(), rows[i].reserved);
-		CHECK_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
+		CHECK_EQUAL(reserved(), rows[i].reserved);
+		CHECK_OK(cuStreamSynchronize(stream));
 		launch(exec, stream);
 		destroy(exec);
-		CHECK_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
-		CHECK_EQ(reserved(), rows[i].reserved);
+		CHECK_OK(cuCtxSynchronize());
+		CHECK_EQUAL(reserved(), rows[i].reserved);
 		trim(0);
 	}
 }
@@ -150,22 +150,19 @@ static void test_peak(void)
 	for (int i = 0; i < 3; i++)
 		add_give(graph, &node, p[i]);
 	CUgraphExec exec = instantiate(graph);
-	launch(exec, stream);
-	CHECK_EQ(reserved(), 64 * MIB);
+	CHECK_AFTER(launch(exec, stream), reserved(), 64 * MIB);
 	destroy(exec);
 	p[0] = add_take(graph, &node, 60 * MIB); /* in what the three had */
 	add_give(graph, &node, p[0]);
 	exec = instantiate(graph);
-	launch(exec, stream);
-	CHECK_EQ(reserved(), 64 * MIB);
+	CHECK_AFTER(launch(exec, stream), reserved(), 64 * MIB);
 	destroy(exec);
 	p[0] = add_take(graph, &apart, 30 * MIB); /* at the same time, for all we know */
 	add_give(graph, &apart, p[0]);
 	exec = instantiate(graph);
-	launch(exec, stream);
-	CHECK_EQ(reserved(), 96 * MIB);
+	CHECK_AFTER(launch(exec, stream), reserved(), 96 * MIB);
 	destroy(exec);
-	CHECK_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
+	CHECK_OK(cuGraphDestroy(graph));
 	trim(0);
 }
 
@@ -173,24 +170,21 @@ static void test_sharing(void)
 {
 	CUgraphExec first = exec_new(50 * MIB, 40 * MS), second = exec_new(50 * MIB, 40 * MS);
 
-	launch(first, stream);
-	CHECK_EQ(reserved(), 64 * MIB);
+	CHECK_AFTER(launch(first, stream), reserved(), 64 * MIB);
 	trim(64 * MIB); /* it runs */
-	CHECK_EQ(attribute(CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT), 50 * MIB);
-	launch(second, stream);
-	CHECK_EQ(reserved(), 64 * MIB);
-	CHECK_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
+	CHECK_EQUAL(attribute(CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT), 50 * MIB);
+	CHECK_AFTER(launch(second, stream), reserved(), 64 * MIB);
+	CHECK_OK(cuStreamSynchronize(stream));
 	trim(0);
 	launch(second, stream); /* takes it again */
-	CHECK_EQ(reserved(), 64 * MIB);
+	CHECK_EQUAL(reserved(), 64 * MIB);
 	launch(first, other); /* while the second runs */
-	CHECK_EQ(reserved(), 128 * MIB);
-	CHECK_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
-	launch(first, stream);
-	CHECK_EQ(reserved(), 128 * MIB);
+	CHECK_EQUAL(reserved(), 128 * MIB);
+	CHECK_OK(cuCtxSynchronize());
+	CHECK_AFTER(launch(first, stream), reserved(), 128 * MIB);
 	destroy(first);
 	destroy(second);
-	CHECK_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
+	CHECK_OK(cuCtxSynchronize());
 	trim(0);
 }
 
@@ -203,36 +197,36 @@ static void test_left(void)
 	CUgraphExec exec = instantiate(graph), give;
 	size_t bytes;
 
-	CHECK_EQ(cuMemFree_v2(p), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemFree_v2(p), CUDA_ERROR_INVALID_VALUE);
 	launch(exec, stream);
-	CHECK_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
+	CHECK_OK(cuStreamSynchronize(stream));
 	trim(64 * MIB);
-	CHECK_EQ(cuGraphLaunch(exec, stream), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuMemsetD8_v2(p, 1, 40 * MIB), CUDA_SUCCESS);
-	CHECK_EQ(cuMemGetAddressRange_v2(&base, &bytes, p + 5), CUDA_SUCCESS);
+	CHECK_EQUAL(cuGraphLaunch(exec, stream), CUDA_ERROR_INVALID_VALUE);
+	CHECK_OK(cuMemsetD8_v2(p, 1, 40 * MIB));
+	CHECK_OK(cuMemGetAddressRange_v2(&base, &bytes, p + 5));
 	CHECK(base == p && bytes == 40 * MIB);
-	CHECK_EQ(cuMemFreeAsync(p, stream), CUDA_SUCCESS);
-	CHECK_EQ(cuMemFreeAsync(p, stream), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(reserved(), 64 * MIB);
+	CHECK_OK(cuMemFreeAsync(p, stream));
+	CHECK_EQUAL(cuMemFreeAsync(p, stream), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(reserved(), 64 * MIB);
 	trim(0);
 	launch(exec, stream);
-	CHECK_EQ(cuMemFree_v2(p), CUDA_SUCCESS);
+	CHECK_OK(cuMemFree_v2(p));
 	trim(0);
 	add_give(freer, &last, p); /* in another graph */
 	give = instantiate(freer);
-	CHECK_EQ(cuGraphLaunch(give, stream), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuGraphLaunch(give, stream), CUDA_ERROR_INVALID_VALUE);
 	launch(exec, stream);
 	launch(give, stream);
 	trim(0);
 	launch(exec, stream);
 	destroy(exec);
 	destroy(give);
-	CHECK_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
-	CHECK_EQ(cuGraphDestroy(freer), CUDA_SUCCESS);
+	CHECK_OK(cuGraphDestroy(graph));
+	CHECK_OK(cuGraphDestroy(freer));
 	trim(64 * MIB);
-	CHECK_EQ(cuMemFree_v2(p), CUDA_SUCCESS);
+	CHECK_OK(cuMemFree_v2(p));
 	trim(0);
-	CHECK_EQ(cuMemFree_v2(p), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemFree_v2(p), CUDA_ERROR_INVALID_VALUE);
 }
 
 static void test_auto_free(void)
@@ -248,15 +242,14 @@ static void test_auto_free(void)
 	CUdeviceptr p = add_take(graph, &node, 40 * MIB);
 	CUgraphExec exec;
 
-	CHECK_EQ(cuGraphInstantiateWithParams(&exec, graph, &how), CUDA_SUCCESS);
-	CHECK_EQ(how.result_out, 0);
-	CHECK_EQ(reserved(), 64 * MIB);
+	CHECK_OK(cuGraphInstantiateWithParams(&exec, graph, &how));
+	CHECK_EQUAL(how.result_out, 0);
+	CHECK_EQUAL(reserved(), 64 * MIB);
 	launch(exec, stream);
-	launch(exec, stream);
-	CHECK_EQ(reserved(), 64 * MIB);
-	CHECK_EQ(cuMemFree_v2(p), CUDA_SUCCESS);
+	CHECK_AFTER(launch(exec, stream), reserved(), 64 * MIB);
+	CHECK_OK(cuMemFree_v2(p));
 	destroy(exec);
-	CHECK_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
+	CHECK_OK(cuGraphDestroy(graph));
 	trim(0);
 }
 
@@ -270,23 +263,23 @@ static void test_moved(void)
 	CUgraphExec exec;
 
 	params.graph.graph = graph;
-	CHECK_EQ(cuGraphAddNode_v2(&child, parent, NULL, NULL, 0, &params),
-		 CUDA_ERROR_NOT_SUPPORTED);
+	CHECK_EQUAL(cuGraphAddNode_v2(&child, parent, NULL, NULL, 0, &params),
+		    CUDA_ERROR_NOT_SUPPORTED);
 	params.graph.ownership = CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE;
-	CHECK_EQ(cuGraphAddNode_v2(&child, parent, NULL, NULL, 0, &params),
-		 CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuGraphAddNode_v2(&child, parent, NULL, NULL, 0, &params),
+		    CUDA_ERROR_INVALID_VALUE);
 	add_give(graph, &node, p);
-	CHECK_EQ(cuGraphAddNode_v2(&child, parent, NULL, NULL, 0, &params), CUDA_SUCCESS);
-	CHECK_EQ(cuGraphAddNode_v2(&child, parent, NULL, NULL, 0, &params),
-		 CUDA_ERROR_INVALID_VALUE); /* it is in one */
+	CHECK_OK(cuGraphAddNode_v2(&child, parent, NULL, NULL, 0, &params));
+	CHECK_EQUAL(cuGraphAddNode_v2(&child, parent, NULL, NULL, 0, &params),
+		    CUDA_ERROR_INVALID_VALUE); /* it is in one */
 	exec = instantiate(parent);
-	CHECK_EQ(cuGraphLaunch(exec, stream), CUDA_SUCCESS);
-	CHECK_EQ(reserved(), 64 * MIB);
+	CHECK_OK(cuGraphLaunch(exec, stream));
+	CHECK_EQUAL(reserved(), 64 * MIB);
 	destroy(exec);
-	CHECK_EQ(cuGraphDestroy(parent), CUDA_SUCCESS);
-	CHECK_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
-	CHECK_EQ(cuDeviceGraphMemTrim(0), CUDA_SUCCESS);
-	CHECK_EQ(reserved(), 0);
+	CHECK_OK(cuGraphDestroy(parent));
+	CHECK_OK(cuStreamSynchronize(stream));
+	CHECK_OK(cuDeviceGraphMemTrim(0));
+	CHECK_EQUAL(reserved(), 0);
 }
 
 /* Restrictions of graphs with memory nodes. */
@@ -298,33 +291,35 @@ static void test_refused(void)
 	CUdeviceptr p = add_take(graph, &node, MIB);
 	CUgraphExec exec = instantiate(graph), again;
 
-	CHECK_EQ(cuGraphInstantiateWithFlags(&again, graph, 0), CUDA_ERROR_NOT_SUPPORTED);
-	CHECK_EQ(cuGraphInstantiate_v2(&again, graph, &first, NULL, 0), CUDA_ERROR_NOT_SUPPORTED);
+	CHECK_EQUAL(cuGraphInstantiateWithFlags(&again, graph, 0), CUDA_ERROR_NOT_SUPPORTED);
+	CHECK_EQUAL(cuGraphInstantiate_v2(&again, graph, &first, NULL, 0),
+		    CUDA_ERROR_NOT_SUPPORTED);
 	destroy(exec);
 	destroy(instantiate(graph));
-	CHECK_EQ(cuGraphClone(&copy, graph), CUDA_ERROR_NOT_SUPPORTED);
-	CHECK_EQ(cuGraphAddChildGraphNode(&child, parent, NULL, 0, graph),
-		 CUDA_ERROR_NOT_SUPPORTED);
-	CHECK_EQ(cuGraphAddMemFreeNode(&first, graph, NULL, 0, p), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuGraphClone(&copy, graph), CUDA_ERROR_NOT_SUPPORTED);
+	CHECK_EQUAL(cuGraphAddChildGraphNode(&child, parent, NULL, 0, graph),
+		    CUDA_ERROR_NOT_SUPPORTED);
+	CHECK_EQUAL(cuGraphAddMemFreeNode(&first, graph, NULL, 0, p), CUDA_ERROR_INVALID_VALUE);
 	first = node;
 	add_give(graph, &node, p);
-	CHECK_EQ(cuGraphAddMemFreeNode(&node, graph, &node, 1, p), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuGraphAddMemFreeNode(&node, graph, &node, 1, 512), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuGraphAddEmptyNode(&node, parent, &first, 1), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuGraphAddMemAllocNode(&node, graph, NULL, 0, &none), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuGraphAddMemFreeNode(&node, graph, &node, 1, p), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuGraphAddMemFreeNode(&node, graph, &node, 1, 512), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuGraphAddEmptyNode(&node, parent, &first, 1), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuGraphAddMemAllocNode(&node, graph, NULL, 0, &none), CUDA_ERROR_INVALID_VALUE);
 	wanted.poolProps.location.id = 7;
-	CHECK_EQ(cuGraphAddMemAllocNode(&node, graph, NULL, 0, &wanted), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuGraphLaunch(NULL, stream), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
+	CHECK_EQUAL(cuGraphAddMemAllocNode(&node, graph, NULL, 0, &wanted),
+		    CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuGraphLaunch(NULL, stream), CUDA_ERROR_INVALID_VALUE);
+	CHECK_OK(cuGraphDestroy(graph));
 	graph = graph_new();
 	node = NULL;
 	add_take(graph, &node, 200 * GIB);
 	exec = instantiate(graph);
-	CHECK_EQ(cuGraphLaunch(exec, stream), CUDA_ERROR_OUT_OF_MEMORY);
-	CHECK_EQ(reserved(), 0);
+	CHECK_EQUAL(cuGraphLaunch(exec, stream), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_EQUAL(reserved(), 0);
 	destroy(exec);
-	CHECK_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
-	CHECK_EQ(cuGraphDestroy(parent), CUDA_SUCCESS);
+	CHECK_OK(cuGraphDestroy(graph));
+	CHECK_OK(cuGraphDestroy(parent));
 }
 
 static void test_nodes(void)
@@ -338,28 +333,28 @@ static void test_nodes(void)
 
 	first = node;
 	add_give(graph, &node, p);
-	CHECK_EQ(cuGraphMemAllocNodeGetParams(first, &taken), CUDA_SUCCESS);
+	CHECK_OK(cuGraphMemAllocNodeGetParams(first, &taken));
 	CHECK(taken.dptr == p && taken.bytesize == 100);
-	CHECK_EQ(cuGraphMemFreeNodeGetParams(node, &freed), CUDA_SUCCESS);
+	CHECK_OK(cuGraphMemFreeNodeGetParams(node, &freed));
 	CHECK(freed == p);
-	CHECK_EQ(cuGraphMemFreeNodeGetParams(first, &freed), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuGraphGetNodes(graph, NULL, &count), CUDA_SUCCESS);
-	CHECK_EQ(count, 2);
+	CHECK_EQUAL(cuGraphMemFreeNodeGetParams(first, &freed), CUDA_ERROR_INVALID_VALUE);
+	CHECK_OK(cuGraphGetNodes(graph, NULL, &count));
+	CHECK_EQUAL(count, 2);
 	count = 4;
-	CHECK_EQ(cuGraphGetNodes(graph, nodes, &count), CUDA_SUCCESS);
+	CHECK_OK(cuGraphGetNodes(graph, nodes, &count));
 	CHECK(count == 2 && nodes[0] == first && nodes[1] == node && !nodes[2] && !nodes[3]);
 	count = 1;
-	CHECK_EQ(cuGraphNodeGetDependencies(node, nodes, &count), CUDA_SUCCESS);
+	CHECK_OK(cuGraphNodeGetDependencies(node, nodes, &count));
 	CHECK(count == 1 && nodes[0] == first);
-	CHECK_EQ(cuGraphNodeGetType(node, &type), CUDA_SUCCESS);
-	CHECK_EQ(type, CU_GRAPH_NODE_TYPE_MEM_FREE);
-	CHECK_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
+	CHECK_OK(cuGraphNodeGetType(node, &type));
+	CHECK_EQUAL(type, CU_GRAPH_NODE_TYPE_MEM_FREE);
+	CHECK_OK(cuGraphDestroy(graph));
 	graph = graph_new();
-	CHECK_EQ(cuGraphCreate(&inner, 1), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuGraphAddEmptyNode(&node, graph, NULL, 0), CUDA_SUCCESS);
-	CHECK_EQ(cuGraphNodeGetType(node, &type), CUDA_SUCCESS);
-	CHECK_EQ(type, CU_GRAPH_NODE_TYPE_EMPTY);
-	CHECK_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
+	CHECK_EQUAL(cuGraphCreate(&inner, 1), CUDA_ERROR_INVALID_VALUE);
+	CHECK_OK(cuGraphAddEmptyNode(&node, graph, NULL, 0));
+	CHECK_OK(cuGraphNodeGetType(node, &type));
+	CHECK_EQUAL(type, CU_GRAPH_NODE_TYPE_EMPTY);
+	CHECK_OK(cuGraphDestroy(graph));
 }
 
 /* An exec of that graph, of one kernel, gets another one. */
@@ -372,16 +367,16 @@ static void test_set(CUgraphExec exec, CUgraph graph)
 	CUgraphNode node;
 	size_t count = 1;
 
-	CHECK_EQ(cuGraphGetNodes(graph, &node, &count), CUDA_SUCCESS);
-	CHECK_EQ(cuGraphExecKernelNodeSetParams(exec, node, &kernel), CUDA_SUCCESS);
-	CHECK_EQ(cuGraphExecKernelNodeSetParams(exec, NULL, &kernel), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuGraphExecKernelNodeSetParams(NULL, node, &kernel), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuGraphExecKernelNodeSetParams_v2(exec, node, NULL), CUDA_ERROR_INVALID_VALUE);
+	CHECK_OK(cuGraphGetNodes(graph, &node, &count));
+	CHECK_OK(cuGraphExecKernelNodeSetParams(exec, node, &kernel));
+	CHECK_EQUAL(cuGraphExecKernelNodeSetParams(exec, NULL, &kernel), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuGraphExecKernelNodeSetParams(NULL, node, &kernel), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuGraphExecKernelNodeSetParams_v2(exec, node, NULL), CUDA_ERROR_INVALID_VALUE);
 	begin = selftest_now_ns();
 	launch(exec, stream);
-	CHECK_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
+	CHECK_OK(cuStreamSynchronize(stream));
 	CHECK(selftest_now_ns() - begin >= 40 * MS);
-	CHECK_EQ(cuGraphExecUpdate(exec, graph, &node, &result), CUDA_SUCCESS);
+	CHECK_OK(cuGraphExecUpdate(exec, graph, &node, &result));
 	CHECK(!node && !result);
 }
 
@@ -395,55 +390,55 @@ static void test_time(void)
 
 	add_spin(inner, &node, 30 * MS);
 	add_spin(graph, &outer, 20 * MS);
-	CHECK_EQ(cuGraphAddChildGraphNode(&outer, graph, &outer, 1, inner), CUDA_SUCCESS);
-	CHECK_EQ(cuGraphChildGraphNodeGetGraph(outer, &child), CUDA_SUCCESS);
+	CHECK_OK(cuGraphAddChildGraphNode(&outer, graph, &outer, 1, inner));
+	CHECK_OK(cuGraphChildGraphNodeGetGraph(outer, &child));
 	CHECK(child != inner);
-	CHECK_EQ(cuGraphDestroy(child), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuGraphClone(&clone, graph), CUDA_SUCCESS);
+	CHECK_EQUAL(cuGraphDestroy(child), CUDA_ERROR_INVALID_VALUE);
+	CHECK_OK(cuGraphClone(&clone, graph));
 	CUgraphExec exec = instantiate(clone), again = instantiate(clone);
 	begin = selftest_now_ns();
 	launch(exec, stream);
 	CHECK(selftest_now_ns() - begin < 50 * MS);
 	launch(again, stream);
-	CHECK_EQ(cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
-	CHECK_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
+	CHECK_EQUAL(cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
+	CHECK_OK(cuStreamSynchronize(stream));
 	CHECK(selftest_now_ns() - begin >= 100 * MS);
 	CHECK(selftest_now_ns() - begin < 600 * MS);
-	CHECK_EQ(cuGraphExecUpdate_v2(exec, inner, &info), CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
-	CHECK_EQ(info.result, 2);
+	CHECK_EQUAL(cuGraphExecUpdate_v2(exec, inner, &info), CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
+	CHECK_EQUAL(info.result, 2);
 	destroy(again);
 	again = instantiate(inner);
 	node = NULL;
 	add_spin(longer, &node, 90 * MS);
-	CHECK_EQ(cuGraphExecUpdate_v2(again, longer, &info), CUDA_SUCCESS);
+	CHECK_OK(cuGraphExecUpdate_v2(again, longer, &info));
 	begin = selftest_now_ns();
 	launch(again, stream);
-	CHECK_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
+	CHECK_OK(cuStreamSynchronize(stream));
 	CHECK(selftest_now_ns() - begin >= 90 * MS);
 	test_set(again, inner);
 	destroy(exec);
 	destroy(again);
-	CHECK_EQ(cuGraphDestroy(inner), CUDA_SUCCESS);
-	CHECK_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
-	CHECK_EQ(cuGraphDestroy(clone), CUDA_SUCCESS);
-	CHECK_EQ(cuGraphDestroy(longer), CUDA_SUCCESS);
+	CHECK_OK(cuGraphDestroy(inner));
+	CHECK_OK(cuGraphDestroy(graph));
+	CHECK_OK(cuGraphDestroy(clone));
+	CHECK_OK(cuGraphDestroy(longer));
 }
 
 static void test_attributes(void)
 {
 	cuuint64_t zero = 0, one = 1;
 
-	CHECK_EQ(attribute(CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH), 128 * MIB);
-	CHECK_EQ(attribute(CU_GRAPH_MEM_ATTR_USED_MEM_HIGH), 100 * MIB);
-	CHECK_EQ(cuDeviceSetGraphMemAttribute(0, CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH, &one),
-		 CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuDeviceSetGraphMemAttribute(0, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &zero),
-		 CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuDeviceSetGraphMemAttribute(0, CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH, &zero), 0);
-	CHECK_EQ(cuDeviceSetGraphMemAttribute(0, CU_GRAPH_MEM_ATTR_USED_MEM_HIGH, &zero), 0);
-	CHECK_EQ(attribute(CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH), 0);
-	CHECK_EQ(attribute(CU_GRAPH_MEM_ATTR_USED_MEM_HIGH), 0);
-	CHECK_EQ(cuDeviceGraphMemTrim(7), CUDA_ERROR_INVALID_DEVICE);
+	CHECK_EQUAL(attribute(CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH), 128 * MIB);
+	CHECK_EQUAL(attribute(CU_GRAPH_MEM_ATTR_USED_MEM_HIGH), 100 * MIB);
+	CHECK_EQUAL(cuDeviceSetGraphMemAttribute(0, CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH, &one),
+		    CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuDeviceSetGraphMemAttribute(0, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &zero),
+		    CUDA_ERROR_INVALID_VALUE);
+	CHECK_OK(cuDeviceSetGraphMemAttribute(0, CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH, &zero));
+	CHECK_OK(cuDeviceSetGraphMemAttribute(0, CU_GRAPH_MEM_ATTR_USED_MEM_HIGH, &zero));
+	CHECK_EQUAL(attribute(CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH), 0);
+	CHECK_EQUAL(attribute(CU_GRAPH_MEM_ATTR_USED_MEM_HIGH), 0);
+	CHECK_EQUAL(cuDeviceGraphMemTrim(7), CUDA_ERROR_INVALID_DEVICE);
 }
 
 /* A fill and a copy after it, that are done with each launch. */
@@ -456,7 +451,7 @@ static void test_transfers(void)
 	char host[8] = "";
 	size_t count = 2;
 
-	CHECK_EQ(cuMemAlloc_v2(&device, 4096), CUDA_SUCCESS);
+	CHECK_OK(cuMemAlloc_v2(&device, 4096));
 	CUDA_MEMSET_NODE_PARAMS what = {device, 0, 0x4142, 2, 4, 1};
 	CUDA_MEMCPY3D how = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
 			     .srcDevice = device,
@@ -465,28 +460,29 @@ static void test_transfers(void)
 			     .WidthInBytes = sizeof host,
 			     .Height = 1,
 			     .Depth = 1};
-	CHECK_EQ(cuGraphAddMemsetNode(&fill, graph, NULL, 0, &what, NULL), CUDA_SUCCESS);
-	CHECK_EQ(cuGraphAddMemcpyNode(&copy, graph, &fill, 1, &how, NULL), CUDA_SUCCESS);
+	CHECK_OK(cuGraphAddMemsetNode(&fill, graph, NULL, 0, &what, NULL));
+	CHECK_OK(cuGraphAddMemcpyNode(&copy, graph, &fill, 1, &how, NULL));
 	what.elementSize = 3;
-	CHECK_EQ(cuGraphAddMemsetNode(&fill, graph, NULL, 0, &what, NULL),
-		 CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuGraphAddMemsetNode(&fill, graph, NULL, 0, &what, NULL),
+		    CUDA_ERROR_INVALID_VALUE);
 	how.srcDevice = 16;
-	CHECK_EQ(cuGraphAddMemcpyNode(&copy, graph, NULL, 0, &how, NULL), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuGraphGetRootNodes(graph, roots, &count), CUDA_SUCCESS);
+	CHECK_EQUAL(cuGraphAddMemcpyNode(&copy, graph, NULL, 0, &how, NULL),
+		    CUDA_ERROR_INVALID_VALUE);
+	CHECK_OK(cuGraphGetRootNodes(graph, roots, &count));
 	CHECK(count == 1 && roots[0] == fill && !roots[1]);
 	count = 0;
-	CHECK_EQ(cuGraphGetEdges(graph, NULL, NULL, &count), CUDA_SUCCESS);
-	CHECK_EQ(count, 1);
-	CHECK_EQ(cuGraphGetEdges(graph, from, to, &count), CUDA_SUCCESS);
+	CHECK_OK(cuGraphGetEdges(graph, NULL, NULL, &count));
+	CHECK_EQUAL(count, 1);
+	CHECK_OK(cuGraphGetEdges(graph, from, to, &count));
 	CHECK(from[0] == fill && to[0] == copy);
-	CHECK_EQ(cuGraphInstantiateWithFlags(&exec, graph, 0), CUDA_SUCCESS);
-	CHECK_EQ(host[0], 0);
-	CHECK_EQ(cuGraphLaunch(exec, stream), CUDA_SUCCESS);
-	CHECK_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
+	CHECK_OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+	CHECK_EQUAL(host[0], 0);
+	CHECK_OK(cuGraphLaunch(exec, stream));
+	CHECK_OK(cuStreamSynchronize(stream));
 	CHECK(!memcmp(host, "BABABABA", 8));
-	CHECK_EQ(cuGraphExecDestroy(exec), CUDA_SUCCESS);
-	CHECK_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
-	CHECK_EQ(cuMemFree_v2(device), CUDA_SUCCESS);
+	CHECK_OK(cuGraphExecDestroy(exec));
+	CHECK_OK(cuGraphDestroy(graph));
+	CHECK_OK(cuMemFree_v2(device));
 }
 
 static void test_all(void)
@@ -495,10 +491,10 @@ static void test_all(void)
 
 	selftest_context();
 	start = selftest_used(0);
-	CHECK_EQ(cuModuleLoadData(&module, ptx), CUDA_SUCCESS);
-	CHECK_EQ(cuModuleGetFunction(&spin, module, "spin_ns"), CUDA_SUCCESS);
-	CHECK_EQ(cuStreamCreate(&stream, 1), CUDA_SUCCESS);
-	CHECK_EQ(cuStreamCreate(&other, 1), CUDA_SUCCESS);
+	CHECK_OK(cuModuleLoadData(&module, ptx));
+	CHECK_OK(cuModuleGetFunction(&spin, module, "spin_ns"));
+	CHECK_OK(cuStreamCreate(&stream, 1));
+	CHECK_OK(cuStreamCreate(&other, 1));
 	test_transfers();
 	test_rounding();
 	test_peak();

@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define DMA_BUF CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD
+
 /* ---- memory by handle */
 
 static CUmemGenericAllocationHandle memory; /* each actor's own */
@@ -18,7 +20,7 @@ static void memory_make(void)
 {
 	CUmemAllocationProp prop = {
 		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-		.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+		.requestedHandleTypes = POSIX,
 		.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0},
 	};
 
@@ -29,8 +31,7 @@ static int memory_fd(void)
 {
 	int fd = -1;
 
-	CHECK_OK(cuMemExportToShareableHandle(&fd, memory, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-					      0));
+	CHECK_OK(cuMemExportToShareableHandle(&fd, memory, POSIX, 0));
 	CHECK(fcntl(fd, F_GETFD) & FD_CLOEXEC);
 	return fd;
 }
@@ -40,17 +41,13 @@ static void memory_send(void)
 	fd_send(memory_fd());
 }
 
-static void memory_release(void)
-{
-	CHECK_OK(cuMemRelease(memory));
-}
+static STEP(memory_release, cuMemRelease(memory));
 
 static CUmemGenericAllocationHandle import(int fd)
 {
 	CUmemGenericAllocationHandle handle;
 
-	CHECK_OK(cuMemImportFromShareableHandle(&handle, (void *)(intptr_t)fd,
-						CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+	CHECK_OK(cuMemImportFromShareableHandle(&handle, (void *)(intptr_t)fd, POSIX));
 	return handle;
 }
 
@@ -73,10 +70,7 @@ static void received_close(void)
 	CHECK(!close(received));
 }
 
-static void memory_unmap(void)
-{
-	CHECK_OK(cuMemUnmap(address, 64 * MIB));
-}
+static STEP(memory_unmap, cuMemUnmap(address, 64 * MIB));
 
 /* Who imports what it has itself gets another handle, and it counts once. */
 static void import_own(void)
@@ -117,12 +111,9 @@ static void export_refused(void)
 	int fd, zero = open("/dev/zero", O_RDONLY);
 
 	CHECK_OK(cuMemCreate(&handle, 2 * MIB, &prop, 0));
-	CHECK_EQUAL(cuMemExportToShareableHandle(&fd, handle,
-						 CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
-		    CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemExportToShareableHandle(&fd, handle, POSIX, 0), CUDA_ERROR_INVALID_VALUE);
 	CHECK_OK(cuMemRelease(handle));
-	CHECK_EQUAL(cuMemImportFromShareableHandle(&handle, (void *)(intptr_t)zero,
-						   CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
+	CHECK_EQUAL(cuMemImportFromShareableHandle(&handle, (void *)(intptr_t)zero, POSIX),
 		    CUDA_ERROR_INVALID_VALUE);
 	close(zero);
 }
@@ -131,35 +122,25 @@ static void test_handles(void)
 {
 	actors_start();
 	tell(&exporter, export_refused);
-	tell(&exporter, import_own);
-	CHECK_MIB(64, 0, 64);
-	tell(&exporter, memory_release);
-	CHECK_MIB(0, 0, 0);
+	TELL(exporter, import_own, 64, 0, 64);
+	TELL(exporter, memory_release, 0, 0, 0);
 	tell(&exporter, memory_make);
-	tell(&exporter, memory_send); /* on its way: nobody has the descriptor open */
-	CHECK_MIB(64, 0, 64);
-	tell(&exporter, memory_release);
-	CHECK_MIB(0, 0, 64);
-	tell(&importer, memory_receive);
-	CHECK_MIB(0, 64, 64);
-	tell(&importer, received_close);
-	CHECK_MIB(0, 64, 64);
-	tell(&importer, memory_unmap);
-	CHECK_MIB(0, 0, 0);
+	TELL(exporter, memory_send, 64, 0, 64); /* on its way: nobody has the descriptor open */
+	TELL(exporter, memory_release, 0, 0, 64);
+	TELL(importer, memory_receive, 0, 64, 64);
+	TELL(importer, received_close, 0, 64, 64);
+	TELL(importer, memory_unmap, 0, 0, 0);
 	for (int dies = 0; dies < 2; dies++) {
 		tell(&exporter, memory_make);
 		tell(&exporter, memory_send);
-		tell(&importer, memory_receive);
-		CHECK_MIB(64, 0, 64);
+		TELL(importer, memory_receive, 64, 0, 64);
 		if (dies)
 			actor_kill(&exporter);
 		else
 			tell(&exporter, memory_release);
 		CHECK_MIB(dies ? -1 : 0, 64, 64);
-		tell(&importer, memory_unmap);
-		CHECK_MIB(dies ? -1 : 0, 0, 64);
-		tell(&importer, received_close);
-		CHECK_MIB(dies ? -1 : 0, 0, 0);
+		TELL(importer, memory_unmap, dies ? -1 : 0, 0, 64);
+		TELL(importer, received_close, dies ? -1 : 0, 0, 0);
 	}
 	actor_kill(&importer);
 	CHECK_EQUAL(selftest_used(0), 0);
@@ -194,27 +175,20 @@ static void range_send(void)
 	int fd = -1;
 
 	CHECK_OK(cuMemAlloc_v2(&p, 10 * MIB));
-	CHECK_EQUAL(cuMemGetHandleForAddressRange(&fd, p, 11 * MIB,
-						  CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0),
+	CHECK_EQUAL(cuMemGetHandleForAddressRange(&fd, p, 11 * MIB, DMA_BUF, 0),
 		    CUDA_ERROR_INVALID_VALUE);
-	CHECK_OK(cuMemGetHandleForAddressRange(&fd, p, 4 * MIB, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD,
-					       0));
+	CHECK_OK(cuMemGetHandleForAddressRange(&fd, p, 4 * MIB, DMA_BUF, 0));
 	fd_send(fd);
 	address = p;
 }
 
-static void free_address(void)
-{
-	CHECK_OK(cuMemFree_v2(address));
-}
+static STEP(free_address, cuMemFree_v2(address));
 
 static void test_range(void)
 {
 	actors_start();
-	tell(&exporter, range_send);
-	CHECK_MIB(10, 0, 10);
-	tell(&exporter, free_address);
-	CHECK_MIB(0, 0, 10);
+	TELL(exporter, range_send, 10, 0, 10);
+	TELL(exporter, free_address, 0, 0, 10);
 	close(fd_receive());
 	CHECK_MIB(0, 0, 0);
 	actor_kill(&exporter);
@@ -259,10 +233,7 @@ static void ipc_close_first(void)
 	CHECK_EQUAL(cuIpcCloseMemHandle(opened[0]), CUDA_ERROR_INVALID_VALUE);
 }
 
-static void ipc_close_second(void)
-{
-	CHECK_OK(cuIpcCloseMemHandle(opened[1]));
-}
+static STEP(ipc_close_second, cuIpcCloseMemHandle(opened[1]));
 
 static void ipc_open_gone(void)
 {
@@ -282,17 +253,14 @@ static void test_ipc(void)
 {
 	actors_start();
 	for (int dies = 0; dies < 2; dies++) {
-		tell(&exporter, ipc_get);
-		CHECK_MIB(10, 0, 10);
-		tell(&importer, ipc_open);
-		CHECK_MIB(10, 0, 10);
+		TELL(exporter, ipc_get, 10, 0, 10);
+		TELL(importer, ipc_open, 10, 0, 10);
 		if (dies)
 			actor_kill(&exporter);
 		else
 			tell(&exporter, free_address);
 		CHECK_MIB(dies ? -1 : 0, 10, 10);
-		tell(&importer, ipc_close_first);
-		CHECK_MIB(dies ? -1 : 0, 10, 10);
+		TELL(importer, ipc_close_first, dies ? -1 : 0, 10, 10);
 		if (dies)
 			tell(&importer, context_reset);
 		else

@@ -19,13 +19,12 @@ static void pool_make(void)
 	int fd = -1;
 
 	CHECK_OK(cuDeviceGetDefaultMemPool(&standard, 0));
-	CHECK_EQUAL(cuMemPoolExportToShareableHandle(&fd, standard,
-						     CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+	CHECK_EQUAL(cuMemPoolExportToShareableHandle(&fd, standard, POSIX, 0),
 		    CUDA_ERROR_INVALID_VALUE);
 	CHECK_OK(cuMemAllocAsync(&pieces[0], MIB, NULL));
 	CHECK_EQUAL(cuMemPoolExportPointer(&data, pieces[0]), CUDA_ERROR_INVALID_VALUE);
 	CHECK_OK(cuMemFree_v2(pieces[0]));
-	properties.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+	properties.handleTypes = POSIX;
 	CHECK_OK(cuMemPoolCreate(&pool, &properties));
 	for (int i = 0; i < 2; i++)
 		CHECK_OK(cuMemAllocFromPoolAsync(&pieces[i], 40 * MIB, pool, NULL));
@@ -35,8 +34,7 @@ static void pool_send(void)
 {
 	int fd = -1;
 
-	CHECK_OK(cuMemPoolExportToShareableHandle(&fd, pool,
-						  CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+	CHECK_OK(cuMemPoolExportToShareableHandle(&fd, pool, POSIX, 0));
 	fd_send(fd);
 	for (int i = 0; i < 2; i++)
 		CHECK_OK(cuMemPoolExportPointer(&board->pointers[i], pieces[i]));
@@ -49,13 +47,11 @@ static void pool_receive(void)
 {
 	int fd = fd_receive();
 
-	CHECK_OK(cuMemPoolImportFromShareableHandle(&pool, (void *)(intptr_t)fd,
-						    CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+	CHECK_OK(cuMemPoolImportFromShareableHandle(&pool, (void *)(intptr_t)fd, POSIX, 0));
 	close(fd);
 	CHECK_EQUAL(cuMemAllocFromPoolAsync(&pieces[0], 1, pool, NULL), CUDA_ERROR_INVALID_VALUE);
 	CHECK_EQUAL(cuDeviceSetMemPool(0, pool), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQUAL(cuMemPoolExportToShareableHandle(&fd, pool,
-						     CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+	CHECK_EQUAL(cuMemPoolExportToShareableHandle(&fd, pool, POSIX, 0),
 		    CUDA_ERROR_INVALID_VALUE);
 }
 
@@ -83,20 +79,9 @@ static void first_give(void)
 	CHECK_EQUAL(cuMemFree_v2(pieces[0]), CUDA_ERROR_INVALID_VALUE);
 }
 
-static void second_give_async(void)
-{
-	CHECK_OK(cuMemFreeAsync(pieces[1], NULL));
-}
-
-static void synchronize(void)
-{
-	CHECK_OK(cuCtxSynchronize());
-}
-
-static void pool_end(void)
-{
-	CHECK_OK(cuMemPoolDestroy(pool));
-}
+static STEP(second_give_async, cuMemFreeAsync(pieces[1], NULL));
+static STEP(synchronize, cuCtxSynchronize());
+static STEP(pool_end, cuMemPoolDestroy(pool));
 
 static void pool_grow(void)
 {
@@ -111,28 +96,21 @@ static void test_pools(void)
 {
 	for (int dies = 0; dies < 2; dies++) {
 		actors_start();
-		tell(&exporter, pool_make);
-		CHECK_MIB(96, 0, 96);
+		TELL(exporter, pool_make, 96, 0, 96);
 		tell(&exporter, pool_send);
-		tell(&importer, pool_receive);
-		CHECK_MIB(96, 0, 96);
-		tell(&importer, pieces_import);
-		CHECK_MIB(96, 0, 96);
+		TELL(importer, pool_receive, 96, 0, 96);
+		TELL(importer, pieces_import, 96, 0, 96);
 		tell(&exporter, first_give);
 		tell(&exporter, second_give_async);
-		tell(&exporter, synchronize);
-		CHECK_MIB(96, 0, 96); /* no less while the other has some of it */
+		TELL(exporter, synchronize, 96, 0, 96); /* no less while the other has some of it */
 		if (dies)
 			actor_kill(&exporter);
 		else
 			tell(&exporter, pool_end);
 		CHECK_MIB(dies ? -1 : 0, 96, 96);
-		tell(&importer, first_give);
-		CHECK_MIB(dies ? -1 : 0, 96, 96);
-		tell(&importer, second_give_async);
-		CHECK_MIB(dies ? -1 : 0, 96, 96);
-		tell(&importer, synchronize);
-		CHECK_MIB(dies ? -1 : 0, 0, 0);
+		TELL(importer, first_give, dies ? -1 : 0, 96, 96);
+		TELL(importer, second_give_async, dies ? -1 : 0, 96, 96);
+		TELL(importer, synchronize, dies ? -1 : 0, 0, 0);
 		tell(&importer, pool_end);
 		if (!dies)
 			actor_kill(&exporter);
@@ -159,8 +137,7 @@ static void test_pool_given_back(void)
 			tell(&importer, second_give_async);
 		if (!dies)
 			tell(&importer, synchronize);
-		tell(&exporter, synchronize);
-		CHECK_MIB(160, dies ? -1 : 0, 160);
+		TELL(exporter, synchronize, 160, dies ? -1 : 0, 160);
 		actor_kill(&exporter);
 		if (!dies)
 			actor_kill(&importer);

@@ -38,18 +38,12 @@ static void test_granules(void)
 {
 	CUdeviceptr p[6];
 
-	p[0] = take(1);
-	CHECK_EQUAL(held(), 2 * MIB);
-	p[1] = take(4 * KIB);
-	CHECK_EQUAL(held(), 2 * MIB);
-	p[2] = take(MIB);
-	CHECK_EQUAL(held(), 2 * MIB);
-	p[3] = take(MIB + 1);
-	CHECK_EQUAL(held(), 4 * MIB);
-	p[4] = take(2 * MIB + 1);
-	CHECK_EQUAL(held(), 8 * MIB);
-	p[5] = take(100 * MIB);
-	CHECK_EQUAL(held(), 108 * MIB);
+	CHECK_AFTER(p[0] = take(1), held(), 2 * MIB);
+	CHECK_AFTER(p[1] = take(4 * KIB), held(), 2 * MIB);
+	CHECK_AFTER(p[2] = take(MIB), held(), 2 * MIB);
+	CHECK_AFTER(p[3] = take(MIB + 1), held(), 4 * MIB);
+	CHECK_AFTER(p[4] = take(2 * MIB + 1), held(), 8 * MIB);
+	CHECK_AFTER(p[5] = take(100 * MIB), held(), 108 * MIB);
 	CHECK_EQUAL(selftest_process_bytes(0, getpid()), CONTEXT + 108 * MIB);
 	for (int i = 3; i < 6; i++)
 		CHECK(p[i] % (2 * MIB) == 0);
@@ -64,8 +58,7 @@ static void test_threshold(void)
 	CUdeviceptr p[3] = {take(1), take(MIB + 1), 0};
 
 	CHECK_EQUAL(held(), 4 * MIB);
-	p[2] = take(MIB);
-	CHECK_EQUAL(held(), 4 * MIB);
+	CHECK_AFTER(p[2] = take(MIB), held(), 4 * MIB);
 	for (int i = 0; i < 3; i++)
 		give(p[i]);
 	CHECK_EQUAL(held(), 0);
@@ -78,22 +71,17 @@ static void test_tail(void)
 	CUdeviceptr big = take(4 * MIB + 512), head, small, more;
 
 	CHECK_EQUAL(held(), 6 * MIB);
-	head = take(MIB + 512);
-	CHECK_EQUAL(held(), 8 * MIB);
-	small = take(MIB - 512);
-	CHECK_EQUAL(held(), 8 * MIB);
+	CHECK_AFTER(head = take(MIB + 512), held(), 8 * MIB);
+	CHECK_AFTER(small = take(MIB - 512), held(), 8 * MIB);
 	CHECK(small > head && small < head + 2 * MIB);
 	CHECK_EQUAL(cuMemFree_v2(big + 4 * MIB), CUDA_ERROR_INVALID_VALUE); /* the big one's end */
-	give(big);
-	CHECK_EQUAL(held(), 2 * MIB);
+	CHECK_AFTER(give(big), held(), 2 * MIB);
 	CHECK_EQUAL(cuMemFree_v2(big), CUDA_ERROR_INVALID_VALUE);
-	give(head);
-	CHECK_EQUAL(held(), 2 * MIB);
+	CHECK_AFTER(give(head), held(), 2 * MIB);
 	more = take(MIB); /* where the head was */
 	CHECK_EQUAL(held(), 2 * MIB);
 	give(more);
-	give(small);
-	CHECK_EQUAL(held(), 0);
+	CHECK_AFTER(give(small), held(), 0);
 }
 
 static void test_refused(void)
@@ -133,8 +121,7 @@ static void test_exhaustion(void)
 	CHECK_OK(cuMemGetInfo_v2(&available, &total));
 	all = take(available / (2 * MIB) * (2 * MIB));
 	CHECK_EQUAL(cuMemAlloc_v2(&more, 1), CUDA_ERROR_OUT_OF_MEMORY);
-	give(all);
-	CHECK_EQUAL(held(), 0);
+	CHECK_AFTER(give(all), held(), 0);
 }
 
 static void test_managed_and_pitch(void)
@@ -149,13 +136,11 @@ static void test_managed_and_pitch(void)
 	CHECK_EQUAL(held(), 4 * MIB);
 	CHECK_EQUAL(selftest_process_bytes(0, getpid()), CONTEXT + 2 * MIB);
 	give(q);
-	give(p);
-	CHECK_EQUAL(held(), 0);
+	CHECK_AFTER(give(p), held(), 0);
 	CHECK_OK(cuMemAllocPitch_v2(&p, &pitch, 1000, 64 * KIB, 4));
 	CHECK_EQUAL(pitch, 1024);
 	CHECK_EQUAL(held(), 64 * MIB);
-	give(p);
-	CHECK_EQUAL(held(), 0);
+	CHECK_AFTER(give(p), held(), 0);
 }
 
 /* Managed memory goes on where the GPU is full, and what it has of that comes back. */
@@ -184,8 +169,7 @@ static void test_managed_beyond(void)
 	p = take(GIB);
 	CHECK_EQUAL(cuMemAdvise(p, GIB, advice, 0), CUDA_ERROR_INVALID_VALUE);
 	give(p);
-	give(q);
-	CHECK_EQUAL(held(), 0);
+	CHECK_AFTER(give(q), held(), 0);
 }
 
 /* The functions with 32-bit pointers. */
@@ -237,8 +221,7 @@ static void test_ranges(void)
 	CHECK_EQUAL(cuMemFreeHost(host), CUDA_ERROR_INVALID_VALUE);
 	give(big);
 	give(small);
-	give(next);
-	CHECK_EQUAL(held(), 0);
+	CHECK_AFTER(give(next), held(), 0);
 }
 
 static void test_copies(void)
@@ -254,8 +237,7 @@ static void test_copies(void)
 	CHECK_EQUAL(cuMemsetD8_v2(p, 1, 2 * MIB), CUDA_ERROR_INVALID_VALUE);
 	CHECK_EQUAL(cuMemcpyHtoD_v2(4096, words, sizeof words), CUDA_ERROR_INVALID_VALUE);
 	give(p);
-	give(q);
-	CHECK_EQUAL(held(), 0);
+	CHECK_AFTER(give(q), held(), 0);
 }
 
 /* A million of 1 KiB fill their granules exactly. */

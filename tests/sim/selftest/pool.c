@@ -80,11 +80,9 @@ static void reserves(size_t bytes, size_t expected)
 	CUdeviceptr p = take(bytes);
 
 	CHECK_EQUAL(reserved(), expected);
-	give(p);
-	CHECK_EQUAL(used(), 0);
+	CHECK_AFTER(give(p), used(), 0);
 	CHECK_EQUAL(reserved(), expected);
-	synchronize();
-	CHECK_EQUAL(reserved(), 0);
+	CHECK_AFTER(synchronize(), reserved(), 0);
 }
 
 static void test_rounding(void)
@@ -96,8 +94,7 @@ static void test_rounding(void)
 	reserves(1000 * MIB, 1024 * MIB);
 	reserves(32 * MIB, 32 * MIB);
 	reserves(32 * MIB + 1, 64 * MIB);
-	p[0] = take(513);
-	CHECK_EQUAL(used(), KIB);
+	CHECK_AFTER(p[0] = take(513), used(), KIB);
 	give(p[0]);
 	for (int i = 0; i < 16; i++)
 		p[i] = take(3 * MIB);
@@ -110,15 +107,12 @@ static void test_rounding(void)
 	for (int i = 0; i < 32; i += 2)
 		give(p[i]);
 	CHECK_EQUAL(reserved(), 1024 * MIB);
-	p[0] = take(256 * MIB);
-	CHECK_EQUAL(reserved(), 1024 * MIB);
-	synchronize();
-	CHECK_EQUAL(reserved(), (16 * 32 + 256) * MIB);
+	CHECK_AFTER(p[0] = take(256 * MIB), reserved(), 1024 * MIB);
+	CHECK_AFTER(synchronize(), reserved(), (16 * 32 + 256) * MIB);
 	give(p[0]);
 	for (int i = 1; i < 32; i += 2)
 		give(p[i]);
-	synchronize();
-	CHECK_EQUAL(reserved(), 0);
+	CHECK_AFTER(synchronize(), reserved(), 0);
 }
 
 /* Whom one must wait for that a pool gives back what is free. */
@@ -152,8 +146,7 @@ static void test_release(void)
 	CHECK_EQUAL(reserved(), 128 * MIB); /* what was free then was not yet */
 	CHECK_OK(cuMemPoolTrimTo(standard, 0));
 	CHECK_EQUAL(reserved(), 128 * MIB);
-	synchronize();
-	CHECK_EQUAL(reserved(), 0);
+	CHECK_AFTER(synchronize(), reserved(), 0);
 	CHECK_OK(cuEventDestroy(event));
 	CHECK_OK(cuEventDestroy(early));
 }
@@ -164,21 +157,16 @@ static void test_threshold_and_trim(void)
 
 	threshold_set(40 * MIB);
 	give(p);
-	synchronize();
-	CHECK_EQUAL(reserved(), 64 * MIB);
-	threshold_set(0);
-	CHECK_EQUAL(reserved(), 64 * MIB);
-	synchronize();
-	CHECK_EQUAL(reserved(), 32 * MIB);
+	CHECK_AFTER(synchronize(), reserved(), 64 * MIB);
+	CHECK_AFTER(threshold_set(0), reserved(), 64 * MIB);
+	CHECK_AFTER(synchronize(), reserved(), 32 * MIB);
 	threshold_set(UINT64_MAX);
 	give(take(500 * MIB));
 	give(q);
-	synchronize();
-	CHECK_EQUAL(reserved(), 512 * MIB);
+	CHECK_AFTER(synchronize(), reserved(), 512 * MIB);
 	CHECK_OK(cuMemPoolTrimTo(standard, 65 * MIB));
 	CHECK_EQUAL(reserved(), 96 * MIB);
-	q = take(MIB);
-	CHECK_EQUAL(reserved(), 96 * MIB);
+	CHECK_AFTER(q = take(MIB), reserved(), 96 * MIB);
 	give(q);
 	CHECK_OK(cuMemPoolTrimTo(standard, 0)); /* without waiting */
 	CHECK_EQUAL(reserved(), 0);
@@ -288,8 +276,7 @@ static void test_late(void)
 	CHECK_EQUAL(held(), 20 * MIB);
 	CHECK_OK(cuStreamSynchronize(other));
 	CHECK_EQUAL(held(), 20 * MIB);
-	synchronize();
-	CHECK_EQUAL(held(), 10 * MIB);
+	CHECK_AFTER(synchronize(), held(), 10 * MIB);
 	CHECK_OK(cuMemFree_v2(q));
 	CHECK_EQUAL(held(), 0);
 }
@@ -347,14 +334,11 @@ static void test_own_pool(void)
 	CHECK_EQUAL(cuMemPoolTrimTo(pool, 0), CUDA_ERROR_INVALID_VALUE);
 	CHECK_OK(cuDeviceGetMemPool(&current, 0));
 	CHECK(current == standard);
-	synchronize();
-	CHECK_EQUAL(held(), 64 * MIB);
+	CHECK_AFTER(synchronize(), held(), 64 * MIB);
 	CHECK_OK(cuMemsetD8_v2(p, 1, 40 * MIB));
 	give(p);
-	give(q);
-	CHECK_EQUAL(held(), 64 * MIB);
-	synchronize();
-	CHECK_EQUAL(held(), 0);
+	CHECK_AFTER(give(q), held(), 64 * MIB);
+	CHECK_AFTER(synchronize(), held(), 0);
 	CHECK_EQUAL(cuMemPoolDestroy(standard), CUDA_ERROR_INVALID_VALUE);
 }
 

@@ -29,8 +29,13 @@
 #define NVML_SIM(name, parameters)             nvmlReturn_t name parameters;
 #include "nvml.def"
 
-/* The name of CHECK_EQUAL in graph.c. */
-#define CHECK_EQ(actual, expected) CHECK_EQUAL(actual, expected)
+/* One row of a test: takes the act, and checks what a figure is after it, as in
+ * CHECK_AFTER(p = take(1), held(), 2 * MIB). */
+#define CHECK_AFTER(act, figure, expected)     \
+	do {                                   \
+		act;                           \
+		CHECK_EQUAL(figure, expected); \
+	} while (0)
 
 #define KIB     ((size_t)1 << 10)
 #define MIB     ((size_t)1 << 20)
