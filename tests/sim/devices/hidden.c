@@ -15,23 +15,13 @@
 #define VISIBLE "CUDA_VISIBLE_DEVICES"
 #define OWN     "7,the application's own"
 
-static void policy(unsigned gpu, const char *text)
-{
-	char name[256];
-
-	mkdir(scene_path("policy"), 0755);
-	snprintf(name, sizeof(name), "policy/%s", gpu_uuid(gpu));
-	scene_write(name, text);
-	env_set("VGPU_POLICY", scene_path("policy"));
-}
-
 /* A machine of four, of which the slice has 1, 2 and 3. */
 static void three_of_four(void)
 {
 	env_set("VGPU_SIM_GPUS", "4x8G");
-	policy(1, "memory = 1G\n");
-	policy(2, "memory = 2G\n");
-	policy(3, "memory = 3G\n");
+	policy_write(gpu_uuid(1), "memory = 1G\n");
+	policy_write(gpu_uuid(2), "memory = 2G\n");
+	policy_write(gpu_uuid(3), "memory = 3G\n");
 }
 
 /* `gpus` has a digit for each device: the GPU that it is. */
@@ -137,9 +127,9 @@ TEST(again)
 TEST(one_missing)
 {
 	env_set("VGPU_SIM_GPUS", "3x8G");
-	policy(1, "memory = 1G\n");
-	policy(2, "memory = 2G\n");
-	policy(9, "memory = 2G\n");
+	policy_write(gpu_uuid(1), "memory = 1G\n");
+	policy_write(gpu_uuid(2), "memory = 2G\n");
+	policy_write(gpu_uuid(9), "memory = 2G\n");
 	scene_write("policy/GPU-00000000-0000-4000-8000-000000000000", "memory = 1G\n");
 	assert_sees("12");
 }
@@ -148,8 +138,8 @@ TEST(one_missing)
 TEST(all_of_them)
 {
 	env_set("VGPU_SIM_GPUS", "2x8G");
-	policy(1, "memory = 1G\n");
-	policy(0, "memory = 2G\n");
+	policy_write(gpu_uuid(1), "memory = 1G\n");
+	policy_write(gpu_uuid(0), "memory = 2G\n");
 	assert_sees("01");
 	CHECK(!strcmp(devices_wrapper()->seen, "(none)"));
 }
@@ -194,14 +184,6 @@ TEST(more_than_a_slice_can_have)
 	CHECK(strstr(said.err, "17 GPUs") && strstr(said.err, "CUDA_VISIBLE_DEVICES"));
 }
 
-static uint64_t total_of(CUdevice device)
-{
-	size_t bytes = 0;
-
-	CHECK_OK(cuDeviceTotalMem_v2(&bytes, device));
-	return bytes;
-}
-
 /* CUDA's device `device` is held to `quota`, and is the machine's `gpu`. */
 static void assert_held(CUdevice device, unsigned gpu, uint64_t quota)
 {
@@ -229,8 +211,8 @@ TEST(limits_follow)
 TEST(limits_follow_all)
 {
 	env_set("VGPU_SIM_GPUS", "2x8G");
-	policy(0, "memory = 1G\n");
-	policy(1, "memory = 2G\n");
+	policy_write(gpu_uuid(0), "memory = 1G\n");
+	policy_write(gpu_uuid(1), "memory = 2G\n");
 	env_set(VISIBLE, "1,0");
 	assert_sees("10");
 	assert_held(0, 1, 2 * GIB);

@@ -23,14 +23,9 @@ static void card_and_quota(const char *word)
 
 static void policy(const char *slice)
 {
-	char name[256];
-
 	env_set("VGPU_SIM_GPUS", "1x1G");
-	mkdir(scene_path("policy"), 0755);
-	snprintf(name, sizeof(name), "policy/%s", gpu_uuid(0));
-	scene_write(name, "memory = 4G\n");
-	scene_write("policy/slice", slice);
-	env_set("VGPU_POLICY", scene_path("policy"));
+	policy_write(gpu_uuid(0), "memory = 4G\n");
+	policy_write("slice", slice);
 }
 
 static void assert_view(uint64_t total, uint64_t available)
@@ -84,35 +79,24 @@ static void assert_not_beyond(void)
 	CHECK_EQUAL(inside(0, 1).total, CARD);
 }
 
-TEST(switched_on)
+static const struct word {
+	const char *name, *word; /* CUDA_OVERSUBSCRIBE, or NULL */
+	bool beyond;
+} words[] = {
+	{"switched_on", "true", true},    {"in_capitals", "TRUE", true},  {"by_number", "1", true},
+	{"switched_off", "false", false}, {"not_asked_for", NULL, false},
+};
+
+static void as_the_word_says(const struct word *row)
 {
-	card_and_quota("true");
-	assert_beyond();
+	card_and_quota(row->word);
+	if (row->beyond)
+		assert_beyond();
+	else
+		assert_not_beyond();
 }
 
-TEST(in_capitals)
-{
-	card_and_quota("TRUE");
-	assert_beyond();
-}
-
-TEST(by_number)
-{
-	card_and_quota("1");
-	assert_beyond();
-}
-
-TEST(not_asked_for)
-{
-	card_and_quota(NULL);
-	assert_not_beyond();
-}
-
-TEST(switched_off)
-{
-	card_and_quota("false");
-	assert_not_beyond();
-}
+TEST_TABLE(words, as_the_word_says);
 
 TEST(by_policy)
 {

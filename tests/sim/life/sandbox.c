@@ -394,16 +394,11 @@ static void assert_refused_in_root(const char *what)
 /* The region's path, or the policy's, leads nowhere there. */
 TEST(root_before)
 {
-	char text[512];
-
 	make_root();
 	set_quota(1, GIB);
 	assert_refused_in_root("slice/its.cache");
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", NULL);
-	CHECK_EQUAL(mkdir(scene_path("policy"), 0755), 0);
-	snprintf(text, sizeof(text), "policy/%s", gpu_uuid(0));
-	scene_write(text, "memory = 1G\n");
-	env_set("VGPU_POLICY", scene_path("policy"));
+	policy_write(gpu_uuid(0), "memory = 1G\n");
 	assert_refused_in_root("VGPU_POLICY");
 }
 

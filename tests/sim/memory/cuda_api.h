@@ -34,6 +34,15 @@ static inline CUcontext cuda_start(CUdevice device)
 	return context;
 }
 
+/* The memory that a device seems to have. */
+static inline uint64_t total_of(CUdevice device)
+{
+	size_t bytes = 0;
+
+	CHECK_OK(cuDeviceTotalMem_v2(&bytes, device));
+	return bytes;
+}
+
 static inline CUdeviceptr take(uint64_t bytes)
 {
 	CUdeviceptr address = 0;

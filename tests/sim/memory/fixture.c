@@ -56,6 +56,16 @@ void scene_write(const char *name, const char *text)
 	CHECK(file && fputs(text, file) >= 0 && fclose(file) == 0);
 }
 
+void policy_write(const char *entry, const char *text)
+{
+	char name[128];
+
+	mkdir(scene_path("policy"), 0755);
+	snprintf(name, sizeof(name), "policy/%s", entry);
+	scene_write(name, text);
+	env_set("VGPU_POLICY", scene_path("policy"));
+}
+
 const char *gpu_uuid(unsigned gpu)
 {
 	static char uuids[VGPU_DEVICES_MAX][VGPU_UUID_LEN];

@@ -46,6 +46,8 @@ const char *scene_path(const char *name);
 void scene_write(const char *name, const char *text);
 void env_set(const char *name, const char *value); /* NULL unsets it */
 void limit_set(uint64_t bytes);                    /* CUDA_DEVICE_MEMORY_LIMIT, of each GPU */
+/* Writes the slice's policy on a GPU (its UUID) or on the slice ("slice"). */
+void policy_write(const char *entry, const char *text);
 const char *gpu_uuid(unsigned gpu);
 
 /* -- other processes -------------------------------------------------------------------------- */

@@ -125,31 +125,6 @@ TEST(before_init)
 	assert_books(100 * MIB);
 }
 
-static void twin(int wire)
-{
-	cuda_start(0);
-	take(300 * MIB);
-	say_ready(wire);
-}
-
-TEST(two_slots)
-{
-	struct member a, b;
-
-	env_set("CUDA_DEVICE_MEMORY_LIMIT", "3g");
-	a = member_begin(twin);
-	b = member_begin(twin);
-	CHECK(ledger_slot(a.pid) >= 0);
-	CHECK(ledger_slot(b.pid) >= 0);
-	CHECK(ledger_slot(a.pid) != ledger_slot(b.pid));
-	CHECK_SOON_EQUAL(ledger_reap(), 2);
-	CHECK_EQUAL(ledger_used(0), 2 * (CONTEXT + HIDDEN + 300 * MIB));
-	tell(a.wire, 1);
-	tell(b.wire, 1);
-	member_end(&a);
-	member_end(&b);
-}
-
 /* The slice was asked for by NVML's view of it, say, before fork; CUDA comes afterwards. */
 TEST(child_of_an_onlooker)
 {
@@ -169,34 +144,6 @@ TEST(child_of_an_onlooker)
 	cuda_start(0);
 	take(50 * MIB);
 	assert_books(50 * MIB);
-}
-
-/* What the program does when it is run by after_exec. */
-TEST_ROLE(executed)
-{
-	(void)argc, (void)argv;
-	cuda_start(0);
-	take(100 * MIB);
-	CHECK_EQUAL(ledger_own(0).data, 100 * MIB);
-	CHECK_SOON_EQUAL(ledger_reap(), 2);
-	refused(GIB);
-}
-
-TEST(after_exec)
-{
-	pid_t child;
-
-	env_set("CUDA_DEVICE_MEMORY_LIMIT", "2g");
-	cuda_start(0);
-	take(200 * MIB);
-	child = fork();
-	if (child == 0) {
-		execl(harness_program, harness_program, HARNESS_AS, "executed", (char *)NULL);
-		_exit(127);
-	}
-	expect_ended(child);
-	CHECK_SOON_EQUAL(ledger_reap(), 1);
-	assert_books(200 * MIB);
 }
 
 static CUcontext context;

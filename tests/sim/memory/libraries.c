@@ -23,22 +23,6 @@ static void assert_libraries(unsigned count)
 	CHECK_EQUAL(outside_of(0, getpid()), CONTEXT + ledger_own(0).data + count * MODULE);
 }
 
-TEST(given_back)
-{
-	CUlibrary libraries[5];
-
-	start("1g");
-	for (unsigned i = 0; i < 5; i++)
-		libraries[i] = loaded();
-	assert_libraries(5);
-	for (unsigned i = 0; i < 5; i++) {
-		CHECK_OK(cuLibraryUnload(libraries[i]));
-		rest();
-		assert_libraries(4 - i);
-	}
-	CHECK_EQUAL(ledger_used(0), CONTEXT + HIDDEN);
-}
-
 /* How long an unloaded library stays in the books, in a slice with much room. */
 static uint64_t time_of_unload_ms(void)
 {

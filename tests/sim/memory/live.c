@@ -11,17 +11,12 @@
 
 static void write_policy(const char *text)
 {
-	char name[256];
-
-	mkdir(scene_path("policy"), 0755);
-	snprintf(name, sizeof(name), "policy/%s", gpu_uuid(0));
-	scene_write(name, text);
+	policy_write(gpu_uuid(0), text);
 }
 
 static void start_with_policy(const char *text)
 {
 	write_policy(text);
-	env_set("VGPU_POLICY", scene_path("policy"));
 	cuda_start(0);
 	give(take(1));
 	inside(0, 2); /* who only looks is there from the start, too */

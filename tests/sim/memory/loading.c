@@ -3,10 +3,9 @@
  * has the loader's lock. So the thread with the lock of contexts must not load a
  * library, nor start NVML, which calls the loader.
  */
-#include "cuda_api.h"
+#include "parked.h"
 
 #include <dlfcn.h>
-#include <pthread.h>
 #include <unistd.h>
 
 #define HANGS_S 60
@@ -39,21 +38,18 @@ TEST(in_a_constructor)
 {
 	struct member neighbour;
 	pthread_t makes, loads;
-	char rule[512];
 
 	alarm(HANGS_S);
-	snprintf(rule, sizeof(rule), "cuCtxCreate_v2@1=%s", scene_path("parked"));
-	env_set("VGPU_SIM_PARK", rule);
+	park("cuCtxCreate_v2@1");
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", "8g");
 	neighbour = member_begin(be_neighbour);
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", "600m");
 	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
 	CHECK(pthread_create(&makes, NULL, make, NULL) == 0);
-	while (access(scene_path("parked"), F_OK) != 0)
-		sleep_ms(1);
+	wait_parked();
 	CHECK(pthread_create(&loads, NULL, load, NULL) == 0);
 	sleep_ms(50); /* it has the loader's lock */
-	CHECK(unlink(scene_path("parked")) == 0);
+	go_on();
 	CHECK(pthread_join(makes, NULL) == 0);
 	CHECK(pthread_join(loads, NULL) == 0);
 	member_finish(&neighbour);

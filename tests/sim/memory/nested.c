@@ -2,10 +2,9 @@
  * Contexts that are made and ended inside calls that make or end one, as a wrapper or a callback of
  * CUPTI's does: nothing hangs, and each is counted once.
  */
-#include "cuda_api.h"
+#include "parked.h"
 
 #include <dlfcn.h>
-#include <pthread.h>
 #include <unistd.h>
 
 #include "nesting.h"
@@ -151,19 +150,16 @@ static void *load_constructing(void *none)
 TEST(beside_a_constructor)
 {
 	pthread_t makes, loads;
-	char rule[512];
 
-	snprintf(rule, sizeof(rule), "cuCtxCreate_v2@1=%s", scene_path("parked"));
-	env_set("VGPU_SIM_PARK", rule);
+	park("cuCtxCreate_v2@1");
 	alarm(HANGS_S);
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", "1500m");
 	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
 	CHECK(pthread_create(&makes, NULL, make, NULL) == 0);
-	while (access(scene_path("parked"), F_OK) != 0)
-		sleep_ms(1);
+	wait_parked();
 	CHECK(pthread_create(&loads, NULL, load_constructing, NULL) == 0);
 	sleep_ms(50); /* it has the loader's lock */
-	CHECK(unlink(scene_path("parked")) == 0);
+	go_on();
 	CHECK(pthread_join(makes, NULL) == 0);
 	CHECK(pthread_join(loads, NULL) == 0);
 }

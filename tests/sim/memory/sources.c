@@ -1,16 +1,7 @@
 /* Where the quota comes from, and that no other source lifts it. */
 #include "cuda_api.h"
 
-#include <sys/stat.h>
 #include <unistd.h>
-
-static uint64_t total_of(CUdevice device)
-{
-	size_t bytes = 0;
-
-	CHECK_CUDA(cuDeviceTotalMem_v2(&bytes, device), CUDA_SUCCESS);
-	return bytes;
-}
 
 /* The quota is shown, and kept. */
 static void assert_quota(uint64_t quota)
@@ -22,48 +13,14 @@ static void assert_quota(uint64_t quota)
 	refused(quota - CONTEXT - HIDDEN + 1);
 }
 
-static void policy(unsigned gpu, const char *text)
-{
-	char name[256];
-
-	mkdir(scene_path("policy"), 0755);
-	snprintf(name, sizeof(name), "policy/%s", gpu_uuid(gpu));
-	scene_write(name, text);
-	env_set("VGPU_POLICY", scene_path("policy"));
-}
-
-TEST(policy_alone)
-{
-	policy(0, "# a slice\nmemory = 1G\n");
-	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
-	assert_quota(GIB);
-}
-
-TEST(policy_and_lower)
-{
-	policy(0, "memory = 2G\n");
-	env_set("CUDA_DEVICE_MEMORY_LIMIT", "1g");
-	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
-	assert_quota(GIB);
-}
-
-TEST(policy_and_higher)
-{
-	policy(0, "memory = 1G\n");
-	env_set("CUDA_DEVICE_MEMORY_LIMIT", "2g");
-	env_set("CUDA_DEVICE_MEMORY_LIMIT_0", "60g");
-	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
-	assert_quota(GIB);
-}
-
 TEST(policy_names_region)
 {
 	char text[512];
 
-	policy(0, "memory = 1G\n");
+	policy_write(gpu_uuid(0), "memory = 1G\n");
 	snprintf(text, sizeof(text), "region = %s\nname = test\n", scene_path("its.cache"));
 	scene_write("policy/slice", text);
-	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
+	CHECK_OK(cuInit(0));
 	assert_quota(GIB);
 	CHECK_EQUAL(access(scene_path("its.cache"), F_OK), 0);
 	CHECK_EQUAL(access(scene_path("slice.cache"), F_OK), -1);
@@ -74,8 +31,8 @@ TEST(gpu_not_in_policy)
 	CUcontext context = (CUcontext)UNTOUCHED;
 
 	env_set("VGPU_SIM_GPUS", "2x8G");
-	policy(0, "memory = 1G\n");
-	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
+	policy_write(gpu_uuid(0), "memory = 1G\n");
+	CHECK_OK(cuInit(0));
 	CHECK_CUDA(cuCtxCreate_v2(&context, 0, 1), CUDA_ERROR_INVALID_DEVICE);
 	CHECK_CUDA(cuDevicePrimaryCtxRetain(&context, 1), CUDA_ERROR_INVALID_DEVICE);
 	CHECK(context == (CUcontext)UNTOUCHED);
@@ -86,8 +43,8 @@ TEST(gpu_not_in_policy)
 /* A GPU that the policy lists without a limit is in the slice, and has none. */
 TEST(policy_without_memory)
 {
-	policy(0, "memory = unlimited\ncores = 50\n");
-	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
+	policy_write(gpu_uuid(0), "memory = unlimited\ncores = 50\n");
+	CHECK_OK(cuInit(0));
 	CHECK_EQUAL(total_of(0), 80 * GIB);
 	cuda_start(0);
 	give(take(60 * GIB));
@@ -104,11 +61,6 @@ static void holder(int wire)
 	hear(wire);
 }
 
-static void holder_end(struct member *member)
-{
-	member_finish(member);
-}
-
 /* A region of that limit, that nobody holds any more. */
 static void leave_region(const char *limit, uint64_t bytes)
 {
@@ -117,84 +69,78 @@ static void leave_region(const char *limit, uint64_t bytes)
 	holder_limit = limit;
 	first = member_start(holder);
 	CHECK_EQUAL(hear(first.wire), bytes);
-	holder_end(&first);
+	member_finish(&first);
 }
 
-/* No limit in the environment, as after env -i: the region that is found is kept to. */
-TEST(stripped)
+/* -- one source, or several -------------------------------------------------------------------- */
+
+static const struct source {
+	const char *name, *policy;
+	const char *limit, *limit_0; /* of all GPUs and of the first, in the environment */
+	uint64_t quota_gib;
+	uint64_t left_gib[2]; /* limits of processes that have used the region before */
+} sources[] = {
+	{"policy_alone", "# a slice\nmemory = 1G\n", NULL, NULL, 1, {0}},
+	{"policy_and_lower", "memory = 2G\n", "1g", NULL, 1, {0}},
+	{"policy_and_higher", "memory = 1G\n", "2g", "60g", 1, {0}},
+	/* No limit in the environment, as after env -i: the limit of the region holds. */
+	{"stripped", NULL, NULL, NULL, 1, {1}},
+	/* A limit of 0 is no limit, and does not lift the region's. */
+	{"zero_limit", NULL, "0", NULL, 1, {1}},
+	/* A container starts again over its old file, with other limits. */
+	{"restarted", NULL, "2g", NULL, 2, {1, 3}},
+};
+
+static void quota_is_kept(const struct source *row)
 {
-	leave_region("1g", GIB);
-	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
-	assert_quota(GIB);
+	char limit[8];
+
+	for (unsigned i = 0; i < 2 && row->left_gib[i]; i++) {
+		snprintf(limit, sizeof(limit), "%ug", (unsigned)row->left_gib[i] % 10);
+		leave_region(limit, row->left_gib[i] * GIB);
+	}
+	if (row->policy)
+		policy_write(gpu_uuid(0), row->policy);
+	env_set("CUDA_DEVICE_MEMORY_LIMIT", row->limit);
+	env_set("CUDA_DEVICE_MEMORY_LIMIT_0", row->limit_0);
+	CHECK_OK(cuInit(0));
+	assert_quota(row->quota_gib * GIB);
 }
 
-TEST(stripped_beside_another)
-{
-	struct member first;
+TEST_TABLE(sources, quota_is_kept);
 
-	holder_limit = "2g";
-	first = member_start(holder);
-	CHECK_EQUAL(hear(first.wire), 2 * GIB);
-	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
-	CHECK_EQUAL(total_of(0), 2 * GIB);
+/* Another process holds a context and 1 MiB in the region, with a limit. */
+static const struct beside {
+	const char *name;
+	const char *its_limit, *limit;  /* in the environments */
+	uint64_t quota_gib, region_gib; /* of this process, and in the region */
+	uint64_t fits_mib;              /* 0: nothing is tried */
+} besides[] = {
+	{"stripped_beside_another", "2g", NULL, 2, 2, 900},
+	{"asks_for_more", "2g", "40g", 2, 2, 900},
+	/* Its own limit holds for it; the others keep theirs. */
+	{"asks_for_less", "4g", "2g", 2, 4, 0},
+};
+
+static void quota_beside(const struct beside *row)
+{
+	struct member other;
+
+	holder_limit = row->its_limit;
+	other = member_start(holder);
+	CHECK_EQUAL(hear(other.wire), row->region_gib * GIB);
+	env_set("CUDA_DEVICE_MEMORY_LIMIT", row->limit);
+	CHECK_OK(cuInit(0));
+	CHECK_EQUAL(total_of(0), row->quota_gib * GIB);
+	CHECK_EQUAL(ledger()->hami.limit[0], row->region_gib * GIB);
 	cuda_start(0);
 	refused(GIB); /* 2 GiB less two contexts */
-	take(900 * MIB);
-	holder_end(&first);
+	if (row->fits_mib)
+		take(row->fits_mib * MIB);
+	member_finish(&other);
 }
 
-/* A limit of 0 is no limit: it must not lift what is there either. */
-TEST(zero_limit)
-{
-	leave_region("1g", GIB);
-	env_set("CUDA_DEVICE_MEMORY_LIMIT", "0");
-	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
-	assert_quota(GIB);
-}
-
-TEST(asks_for_more)
-{
-	struct member first;
-
-	holder_limit = "2g";
-	first = member_start(holder);
-	CHECK_EQUAL(hear(first.wire), 2 * GIB);
-	env_set("CUDA_DEVICE_MEMORY_LIMIT", "40g");
-	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
-	CHECK_EQUAL(total_of(0), 2 * GIB);
-	CHECK_EQUAL(ledger()->hami.limit[0], 2 * GIB);
-	cuda_start(0);
-	refused(GIB);
-	take(900 * MIB);
-	holder_end(&first);
-}
-
-/* Its own limit holds for it; the others keep theirs. */
-TEST(asks_for_less)
-{
-	struct member first;
-
-	holder_limit = "4g";
-	first = member_start(holder);
-	CHECK_EQUAL(hear(first.wire), 4 * GIB);
-	env_set("CUDA_DEVICE_MEMORY_LIMIT", "2g");
-	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
-	CHECK_EQUAL(total_of(0), 2 * GIB);
-	CHECK_EQUAL(ledger()->hami.limit[0], 4 * GIB);
-	cuda_start(0);
-	refused(GIB);
-	holder_end(&first);
-}
-
-/* A container that starts again over its old file, with other limits. */
-TEST(restarted)
-{
-	leave_region("1g", GIB);
-	leave_region("3g", 3 * GIB);
-	env_set("CUDA_DEVICE_MEMORY_LIMIT", "2g");
-	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
-	assert_quota(2 * GIB);
-}
+TEST_TABLE(besides, quota_beside);
 
 TEST(restarted_after_kill)
 {
@@ -204,6 +150,6 @@ TEST(restarted_after_kill)
 	first = member_begin(holder);
 	member_kill(&first);
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", "3g");
-	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
+	CHECK_OK(cuInit(0));
 	assert_quota(3 * GIB);
 }

@@ -9,14 +9,6 @@
 #define NVML_CALL(name, parameters)            nvmlReturn_t name parameters;
 #include "nvml.def"
 
-static uint64_t total_of(CUdevice device)
-{
-	size_t bytes = 0;
-
-	CHECK_CUDA(cuDeviceTotalMem_v2(&bytes, device), CUDA_SUCCESS);
-	return bytes;
-}
-
 TEST(by_cuda)
 {
 	size_t available = UNTOUCHED, total = UNTOUCHED;

@@ -18,12 +18,7 @@
 /* Adds a GPU or MIG instance to the scene's policy, with 2 GiB. */
 static inline void policy_add(const char *uuid)
 {
-	char file[128];
-
-	mkdir(scene_path("policy"), 0700);
-	snprintf(file, sizeof(file), "policy/%s", uuid);
-	scene_write(file, "memory = 2G\n");
-	env_set("VGPU_POLICY", scene_path("policy"));
+	policy_write(uuid, "memory = 2G\n");
 }
 
 /* The machine's GPU `gpu` in the machine's numbering. It is found by its UUID, so the slice
