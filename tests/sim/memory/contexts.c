@@ -188,9 +188,9 @@ static const struct limit {
 	const char *name, *limit;
 	bool learnt; /* the cost of a context is known before the second one is tried */
 } too_small[] = {
-	{"far_too_small", "100m"},
-	{"too_small", "400m"},
-	{"too_small_by_little", "526m"},
+	{"far_too_small", "100m", false},
+	{"too_small", "400m", false},
+	{"too_small_by_little", "526m", false},
 };
 
 static void none_fits(const struct limit *row)

@@ -1,26 +1,15 @@
 /* Libraries that are unloaded: what one took is given back then, and not where the driver refuses.
  */
-#include "own_fixture.h"
+#include "own_acts.h"
 
 #include <unistd.h>
-
-static CUresult load_library(CUlibrary *ret_library)
-{
-	return cuLibraryLoadData(ret_library, code, NULL, NULL, 0, NULL, NULL, 0);
-}
 
 static CUlibrary loaded(void)
 {
 	CUlibrary library = NULL;
 
-	CHECK_OK(load_library(&library));
+	CHECK_OK(cuLibraryLoadData(&library, code, NULL, NULL, 0, NULL, NULL, 0));
 	return library;
-}
-
-static void assert_libraries(unsigned count)
-{
-	CHECK_EQUAL(ledger_own(0).module, count * MODULE);
-	CHECK_EQUAL(outside_of(0, getpid()), CONTEXT + ledger_own(0).data + count * MODULE);
 }
 
 /* How long an unloaded library stays in the books, in a slice with much room. */
@@ -51,93 +40,7 @@ TEST(looked_at_soon)
 		CHECK(tries++ < 100);
 }
 
-/* Where the slice is full, whoever wants the room has it. */
-TEST(room_at_once)
-{
-	CUlibrary library;
-	CUdeviceptr most;
-
-	start("700m");
-	library = loaded();
-	most = leave(0);
-	refused(MODULE);
-	for (unsigned i = 0; i < 5; i++) {
-		CUlibrary next;
-
-		CHECK_OK(cuLibraryUnload(library));
-		next = loaded();
-		assert_libraries(1);
-		library = next;
-	}
-	CHECK_OK(cuLibraryUnload(library));
-	give(take(MODULE));
-	give(most);
-}
-
-/* The driver refuses: the library is there, and charged. */
-TEST(not_unloaded)
-{
-	CUlibrary library, none = (CUlibrary)UNTOUCHED;
-	CUdeviceptr most;
-
-	env_set("VGPU_SIM_FAULTS", "cuLibraryUnload@1=999,cuLibraryUnload@2=999");
-	start("700m");
-	library = loaded();
-	most = leave(0);
-	for (unsigned i = 0; i < 2; i++) {
-		CHECK_CUDA(cuLibraryUnload(library), CUDA_ERROR_UNKNOWN);
-		assert_libraries(1);
-		refused(MODULE);
-		rest();
-		assert_libraries(1);
-	}
-	CHECK_CUDA(load_library(&none), CUDA_ERROR_OUT_OF_MEMORY);
-	CHECK(none == (CUlibrary)UNTOUCHED);
-	assert_libraries(1);
-	CHECK_OK(cuLibraryUnload(library));
-	rest();
-	assert_libraries(0);
-	CHECK_CUDA(cuLibraryUnload(library), CUDA_ERROR_INVALID_HANDLE); /* a second time */
-	CHECK_CUDA(cuLibraryUnload(NULL), CUDA_ERROR_INVALID_HANDLE);
-	rest();
-	assert_libraries(0);
-	give(take(MODULE));
-	give(most);
-	CHECK_EQUAL(ledger_own(0).data, 0);
-}
-
-/* Without a current context, too: a library is of none. */
-TEST(without_context)
-{
-	CUlibrary library;
-	CUcontext context;
-
-	start("1g");
-	library = loaded();
-	CHECK_OK(cuCtxGetCurrent(&context));
-	CHECK_OK(cuCtxSetCurrent(NULL));
-	CHECK_OK(cuLibraryUnload(library));
-	CHECK_OK(cuCtxSetCurrent(context));
-	rest();
-	assert_libraries(0);
-}
-
 /* -- what is loaded when it is used ------------------------------------------------------------ */
-
-/* Loads a library where no context is current, so that it takes nothing yet; the books have just
- * been compared. */
-static CUlibrary put_off(void)
-{
-	CUlibrary library;
-	CUcontext context;
-
-	CHECK_OK(cuCtxGetCurrent(&context));
-	CHECK_OK(cuCtxSetCurrent(NULL));
-	library = loaded();
-	CHECK_OK(cuCtxSetCurrent(context));
-	rest();
-	return library;
-}
 
 static CUkernel kernel_of(CUlibrary library)
 {
@@ -179,45 +82,78 @@ static void use_load(CUlibrary library)
 	CHECK_OK(cuFuncLoad((CUfunction)(void *)kernel_of(library)));
 }
 
-/* Whoever is quick, and then rests, has it in the books all the same: behind it comes one
- * allocation, or one synchronisation. */
-TEST(loaded_at_use)
+/* -- rows of calls ---------------------------------------------------------------------------- */
+
+static CUlibrary libraries[ACT_THINGS];
+
+/* Loads a library where no context is current, so that it takes nothing yet; then a comparison is
+ * made. */
+static CUresult put_off(const struct act_call *call)
+{
+	CUcontext context;
+
+	CHECK_OK(cuCtxGetCurrent(&context));
+	CHECK_OK(cuCtxSetCurrent(NULL));
+	libraries[call->thing] = loaded();
+	CHECK_OK(cuCtxSetCurrent(context));
+	rest();
+	return CUDA_SUCCESS;
+}
+
+/* Uses it in one of four ways. */
+static CUresult use_library(const struct act_call *call)
 {
 	static void (*const uses[])(CUlibrary) = {use_kernel, use_function, use_module, use_load};
-	CUlibrary libraries[8];
 
-	start("1g");
-	for (unsigned i = 0; i < 8; i++) {
-		libraries[i] = put_off();
-		assert_libraries(i);
-		uses[i % 4](libraries[i]);
-		if (i < 4)
-			take(GRANULE);
-		else
-			CHECK_OK(cuCtxSynchronize());
-		assert_libraries(i + 1);
-	}
-	for (unsigned i = 0; i < 8; i++)
-		CHECK_OK(cuLibraryUnload(libraries[i]));
-	rest();
-	assert_libraries(0);
+	uses[call->at](libraries[call->thing]);
+	return CUDA_SUCCESS;
 }
 
-/* A handle that was another's, before that was unloaded, is as good as new. */
-TEST(handle_used_again)
-{
-	start("1g");
-	for (unsigned i = 0; i < 20; i++) {
-		CUlibrary library = put_off();
+static ACT(unload_library, cuLibraryUnload(libraries[call->thing]));
+static ACT(synchronise_all, cuCtxSynchronize());
 
-		use_kernel(library);
-		take(GRANULE);
-		assert_libraries(1);
-		CHECK_OK(cuLibraryUnload(library));
-		rest();
-		assert_libraries(0);
-	}
-}
+/* clang-format off */
+#define LIBRARY(thing)        LOAD(thing, 4)
+#define PUT_OFF(thing)        {put_off, thing, NONE, 0, 0}
+#define USE(thing, way)       {use_library, thing, NONE, way, 0}
+#define UNLOAD_UNUSED(thing)  {unload_library, thing, NONE, 0, 0} /* that was put off */
+#define SYNCHRONISE           {synchronise_all, NONE, NONE, 0, 0}
+#define NO_HANDLE             CUDA_ERROR_INVALID_HANDLE
+
+/* The code that a use loads is charged by the next allocation, or the next synchronisation. */
+#define USED(way, before, after)                                                          \
+	{PUT_OFF(A), before, 0}, {USE(A, way), UNCHECKED}, {TAKE(B, 2), after, 2}, {GIVE(B), after, 0}, \
+		{UNLOAD_UNUSED(A), UNCHECKED}, {REST, before, 0}, {PUT_OFF(A), before, 0}, \
+		{USE(A, way), UNCHECKED}, {SYNCHRONISE, after, 0}
+
+/* A slice of 700 MiB has room for 172 MiB. */
+static const struct own_row rows[] = {
+	/* Whoever wants the room of a library that is unloaded has it, also where the slice is full. */
+	{"room_at_once", "700m", .acts = {
+		{LIBRARY(A), 20, 0}, {LEAVE(B, 0), 20, 152}, {TAKE(C, 20), 20, 152, NO_ROOM},
+		{UNLOAD(A), UNCHECKED}, {LIBRARY(A), 20, 152}, {UNLOAD(A), UNCHECKED},
+		{LIBRARY(A), 20, 152}, {UNLOAD(A), UNCHECKED}, {LIBRARY(A), 20, 152},
+		{UNLOAD(A), UNCHECKED}, {TAKE(C, 20), 0, 172}, {GIVE(C), 0, 152}, {GIVE(B), 0, 0}}},
+	/* The driver refuses to unload it: the library is there, and charged. */
+	{"not_unloaded", "700m", .faults = "cuLibraryUnload@1=999,cuLibraryUnload@2=999", .acts = {
+		{LIBRARY(A), 20, 0}, {LEAVE(B, 0), 20, 152}, {UNLOAD(A), 20, 152, UNKNOWN},
+		{TAKE(C, 20), 20, 152, NO_ROOM}, {REST, 20, 152}, {UNLOAD(A), 20, 152, UNKNOWN},
+		{TAKE(C, 20), 20, 152, NO_ROOM}, {REST, 20, 152}, {LIBRARY(C), 20, 152, NO_ROOM},
+		{UNLOAD(A), UNCHECKED}, {REST, 0, 152}, {UNLOAD(A), 0, 152, NO_HANDLE},
+		{UNLOAD_UNUSED(NONE), 0, 152, NO_HANDLE}, {REST, 0, 152}, {TAKE(C, 20), 0, 172},
+		{GIVE(C), 0, 152}, {GIVE(B), 0, 0}}},
+	/* A library is of no context. */
+	{"without_context", "1g", .acts = {
+		{LIBRARY(A), 20, 0}, {LEAVE_CONTEXT, 20, 0}, {UNLOAD(A), UNCHECKED},
+		{ENTER_PRIMARY, UNCHECKED}, {REST, 0, 0}}},
+	{"loaded_at_use", "1g", .acts = {USED(0, 0, 20), USED(1, 20, 40), USED(2, 40, 60), USED(3, 60, 80)}},
+	/* A handle that another library had before that was unloaded is as good as new. */
+	{"handle_used_again", "1g", .rounds = 20, .acts = {
+		{PUT_OFF(A), 0, 0}, {USE(A, 0), UNCHECKED}, {TAKE(B, 2), 20, 2}, {GIVE(B), 20, 0},
+		{UNLOAD_UNUSED(A), UNCHECKED}, {REST, 0, 0}}},
+};
+TEST_TABLE(rows, own_play);
+/* clang-format on */
 
 /* In a context on another GPU, which is new, the same handles have it loaded once more. */
 TEST(used_in_another_context)
@@ -227,7 +163,8 @@ TEST(used_in_another_context)
 
 	env_set("VGPU_SIM_GPUS", "2x8G");
 	start("1g");
-	library = put_off();
+	put_off(&(struct act_call){.thing = A});
+	library = libraries[A];
 	use_kernel(library);
 	CHECK_OK(cuDevicePrimaryCtxRetain(&other, 1));
 	CHECK_OK(cuCtxSetCurrent(other));

@@ -6,77 +6,31 @@
 
 /* -- code ------------------------------------------------------------------------------------- */
 
-static void load_refused(unsigned loader)
-{
-	union loaded none = {.any = (void *)UNTOUCHED};
+/* clang-format off */
+#define LOADED_AND_UNLOADED                                                               \
+	{LOAD(A, 0), 20, 0}, {LOAD(B, 1), 40, 0}, {LOAD(C, 2), 60, 0}, {LOAD(D, 3), 80, 0},       \
+		{LOAD(E, 4), 100, 0}, {LOAD(F, 5), 120, 0}, {REST, 120, 0},               \
+		{UNLOAD(A), UNCHECKED}, {REST, 100, 0}, {UNLOAD(B), UNCHECKED}, {REST, 80, 0},    \
+		{UNLOAD(C), UNCHECKED}, {REST, 60, 0}, {UNLOAD(D), UNCHECKED}, {REST, 40, 0},     \
+		{UNLOAD(E), UNCHECKED}, {REST, 20, 0}, {UNLOAD(F), UNCHECKED}, {REST, 0, 0}
 
-	CHECK_CUDA(load(loader, &none), CUDA_ERROR_OUT_OF_MEMORY);
-	CHECK(none.any == (void *)UNTOUCHED);
-}
+/* A slice of 700 MiB has room for 172 MiB. Each loader has its round. */
+static const struct own_row codes[] = {
+	{"loaded_and_unloaded", "1g", .acts = {LOADED_AND_UNLOADED}},
+	/* What does not fit is unloaded again. Nothing of it stays, and others have the room. */
+	{"too_big", "700m", .rounds = LOADERS, .acts = {
+		{LEAVE(A, 18), 0, 154}, {LOAD_NEXT(B, 0), 0, 154, NO_ROOM}, {TAKE(C, 18), 0, 172},
+		{GIVE(C), 0, 154}, {GIVE(A), 0, 0}}},
+	/* One that just fits; the next one does not, until the first is gone. */
+	{"just_fits", "700m", .rounds = LOADERS, .acts = {
+		{LEAVE(A, 20), 0, 152}, {LOAD_NEXT(B, 0), 20, 152}, {LOAD_NEXT(C, 1), 20, 152, NO_ROOM},
+		{TAKE(D, 2), 20, 152, NO_ROOM}, {UNLOAD(B), UNCHECKED}, {REST, 0, 152},
+		{LOAD_NEXT(C, 1), 20, 152}, {UNLOAD(C), UNCHECKED}, {REST, 0, 152}, {GIVE(A), 0, 0}}},
+};
+TEST_TABLE(codes, own_play);
 
-TEST(loaded_and_unloaded)
-{
-	union loaded loaded[LOADERS];
-
-	start("1g");
-	for (unsigned i = 0; i < LOADERS; i++) {
-		CHECK_OK(load(i, &loaded[i]));
-		assert_books((i + 1) * MODULE, 0);
-	}
-	rest();
-	assert_books(LOADERS * MODULE, 0);
-	for (unsigned i = 0; i < LOADERS; i++) {
-		unload(i, loaded[i]);
-		rest();
-		assert_books((LOADERS - 1 - i) * MODULE, 0);
-	}
-}
-
-/* It does not fit, and is unloaded again: nothing of it stays, and what is left is there for
- * others. */
-TEST(too_big)
-{
-	CUdeviceptr most;
-	uint64_t used;
-
-	start("700m");
-	most = leave(MODULE - GRANULE);
-	used = ledger_used(0);
-	for (unsigned i = 0; i < LOADERS; i++) {
-		uint64_t data = ledger_own(0).data;
-
-		load_refused(i);
-		assert_books(0, data);
-		CHECK_EQUAL(ledger_used(0), used);
-	}
-	give(take(MODULE - GRANULE));
-	give(most);
-	assert_books(0, 0);
-}
-
-/* One that just fits; the next does not, until the first is gone. */
-TEST(just_fits)
-{
-	for (unsigned i = 0; i < LOADERS; i++) {
-		union loaded first = {.any = NULL}, second;
-		CUdeviceptr most;
-
-		if (i == 0)
-			start("700m");
-		most = leave(MODULE);
-		CHECK_OK(load(i, &first));
-		assert_books(MODULE, ledger_own(0).data);
-		load_refused(i + 1);
-		refused(GRANULE);
-		unload(i, first);
-		rest();
-		CHECK_OK(load(i + 1, &second));
-		unload(i + 1, second);
-		rest();
-		give(most);
-		assert_books(0, 0);
-	}
-}
+static const struct own_row found = {"found", "1g", .acts = {LOADED_AND_UNLOADED}};
+/* clang-format on */
 
 TEST(until_full)
 {
@@ -265,7 +219,7 @@ TEST(lowered_after_a_refused_release)
 TEST(found_under_another_pid)
 {
 	env_set("VGPU_SIM_NVML_PIDS", "foreign");
-	loaded_and_unloaded();
+	own_play(&found);
 }
 
 /* Others are on the device, and take and give up all the time. */
@@ -319,7 +273,7 @@ TEST(not_found_is_said)
 TEST(seen_thrice)
 {
 	env_set("VGPU_SIM_NVML_LISTS", "all");
-	loaded_and_unloaded();
+	own_play(&found);
 }
 
 /* -- limits ----------------------------------------------------------------------------------- */

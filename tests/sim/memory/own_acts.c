@@ -5,6 +5,7 @@
 
 static const struct own_row *row;
 static const struct own_act *now; /* the act that is taken or checked */
+static unsigned round_number;
 static CUcontext primary;
 
 static CUdeviceptr addresses[ACT_THINGS];
@@ -49,7 +50,7 @@ void own_play(const struct own_row *played)
 	} else {
 		primary = start(row->limit);
 	}
-	for (unsigned round = 0; round < (row->rounds ? row->rounds : 1); round++)
+	for (round_number = 0; round_number < (row->rounds ? row->rounds : 1); round_number++)
 		for (now = row->acts; now < row->acts + ACTS_MAX && now->call.make; now++) {
 			expect("result", now->call.make(&now->call), now->result);
 			check();
@@ -74,15 +75,18 @@ ACT(own_rest, (rest(), CUDA_SUCCESS));
 CUresult own_load(const struct act_call *call)
 {
 	union loaded loaded = {.any = (void *)UNTOUCHED};
-	CUresult result = load((unsigned)call->at, &loaded);
+	unsigned loader = (unsigned)(call->at + (call->size ? round_number : 0));
+	CUresult result = load(loader, &loaded);
 
 	CHECK((result == CUDA_SUCCESS) == (loaded.any != (void *)UNTOUCHED));
-	codes[call->thing] = loaded;
-	loaders[call->thing] = (unsigned)call->at;
+	if (result == CUDA_SUCCESS) {
+		codes[call->thing] = loaded;
+		loaders[call->thing] = loader;
+	}
 	return result;
 }
 
-ACT(own_unload, (unload(loaders[call->thing], codes[call->thing]), CUDA_SUCCESS));
+ACT(own_unload, try_unload(loaders[call->thing], codes[call->thing]));
 
 /* The limit is what the call made it, or what it was. */
 CUresult own_set_stack(const struct act_call *call)

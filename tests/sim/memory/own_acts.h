@@ -56,6 +56,7 @@ CUresult own_leave_context(const struct act_call *call);
 #define LEAVE(thing, mib)    {own_leave, thing, NONE, 0, mib} /* takes all but that */
 #define REST                 {own_rest, NONE, NONE, 0, 0}
 #define LOAD(thing, loader)  {own_load, thing, NONE, loader, 0}
+#define LOAD_NEXT(thing, n)  {own_load, thing, NONE, n, 1} /* by the n-th loader after the round's */
 #define UNLOAD(thing)        {own_unload, thing, NONE, 0, 0}
 #define SET_STACK(bytes)     {own_set_stack, NONE, NONE, 0, bytes}
 #define RESET                {own_reset, NONE, NONE, 0, 0}

@@ -77,8 +77,12 @@ CUresult load(unsigned loader, union loaded *ret_loaded)
 	}
 }
 
+CUresult try_unload(unsigned loader, union loaded loaded)
+{
+	return loader % LOADERS < 4 ? cuModuleUnload(loaded.module) : cuLibraryUnload(loaded.lib);
+}
+
 void unload(unsigned loader, union loaded loaded)
 {
-	CHECK_OK(loader % LOADERS < 4 ? cuModuleUnload(loaded.module)
-				      : cuLibraryUnload(loaded.lib));
+	CHECK_OK(try_unload(loader, loaded));
 }

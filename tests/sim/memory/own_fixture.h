@@ -29,4 +29,5 @@ union loaded {
 };
 
 CUresult load(unsigned loader, union loaded *ret_loaded);
-void unload(unsigned loader, union loaded loaded);
+CUresult try_unload(unsigned loader, union loaded loaded);
+void unload(unsigned loader, union loaded loaded); /* checks that it succeeds */
