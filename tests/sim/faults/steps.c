@@ -452,10 +452,15 @@ static bool is_of_waiting(enum region_step step)
 	       step == REGION_STEP_lock_found_dead;
 }
 
-static void to_each_step_alone(enum action action)
+struct befalls {
+	const char *name;
+	enum action action;
+};
+
+static void to_each_step_alone(const struct befalls *row)
 {
 	find_steps();
-	this.action = action;
+	this.action = row->action;
 	for (unsigned step = 0; step < REGION_STEP_COUNT; step++) {
 		uint64_t times;
 
@@ -475,10 +480,10 @@ static void to_each_step_alone(enum action action)
 	printf("%llu walks\n", (unsigned long long)word_read(&findings->walks));
 }
 
-static void to_each_step_in_a_crowd(enum action action)
+static void to_each_step_in_a_crowd(const struct befalls *row)
 {
 	find_steps();
-	this.action = action;
+	this.action = row->action;
 	this.nth = 1;
 	this.company = true;
 	for (unsigned step = 0; step < REGION_STEP_COUNT; step++) {
@@ -497,32 +502,16 @@ static void to_each_step_in_a_crowd(enum action action)
 	CHECK(findings->refusals > 100);
 }
 
-TEST(killed_alone)
-{
-	to_each_step_alone(ACTION_KILL);
-}
+static const struct befalls alone[] = {
+	{"killed_alone", ACTION_KILL},
+	{"stopped_alone", ACTION_STOP},
+	{"delayed_alone", ACTION_DELAY},
+};
+TEST_TABLE(alone, to_each_step_alone);
 
-TEST(stopped_alone)
-{
-	to_each_step_alone(ACTION_STOP);
-}
-
-TEST(delayed_alone)
-{
-	to_each_step_alone(ACTION_DELAY);
-}
-
-TEST(killed_in_a_crowd)
-{
-	to_each_step_in_a_crowd(ACTION_KILL);
-}
-
-TEST(stopped_in_a_crowd)
-{
-	to_each_step_in_a_crowd(ACTION_STOP);
-}
-
-TEST(delayed_in_a_crowd)
-{
-	to_each_step_in_a_crowd(ACTION_DELAY);
-}
+static const struct befalls in_a_crowd[] = {
+	{"killed_in_a_crowd", ACTION_KILL},
+	{"stopped_in_a_crowd", ACTION_STOP},
+	{"delayed_in_a_crowd", ACTION_DELAY},
+};
+TEST_TABLE(in_a_crowd, to_each_step_in_a_crowd);

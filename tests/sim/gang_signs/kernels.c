@@ -43,44 +43,28 @@ static void start(void)
 	start_all();
 }
 
+static const struct named {
+	const char *name, *kernel;
+} kernels[] = {
+	{"nccl", NCCL_PLAIN}, {"nccl_mangled", NCCL_MANGLED}, {"nccl_static", NCCL_STATIC},
+	{"nvshmem", NVSHMEM}, {"mscclpp", MSCCLPP},
+};
+
 /* Loaded and asked for in the second's context, launched there. */
-static void makes_member(const char *kernel)
+static void makes_member(const struct named *row)
 {
 	CUfunction found;
 
 	start();
 	use(1);
-	found = function(kernel);
+	found = function(row->kernel);
 	CHECK_EQUAL(members(), 0);
 	launch(found, NULL);
 	CHECK_EQUAL(members_of(getpid()), 2);
 	CHECK_EQUAL(members(), 2);
 }
 
-TEST(nccl)
-{
-	makes_member(NCCL_PLAIN);
-}
-
-TEST(nccl_mangled)
-{
-	makes_member(NCCL_MANGLED);
-}
-
-TEST(nccl_static)
-{
-	makes_member(NCCL_STATIC);
-}
-
-TEST(nvshmem)
-{
-	makes_member(NVSHMEM);
-}
-
-TEST(mscclpp)
-{
-	makes_member(MSCCLPP);
-}
+TEST_TABLE(kernels, makes_member);
 
 TEST(other_names)
 {

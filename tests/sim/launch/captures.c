@@ -29,10 +29,7 @@ TEST(captured)
 			POKE(words->recent_kernel, -1);
 		CHECK_CUDA(cuGraphInstantiateWithFlags(&graph, capture_all(stream, modes[i]), 0),
 			   CUDA_SUCCESS);
-		attempt_begin(&attempts[i], &launchers[LAUNCHERS - 1 - i % 2],
-			      launchers[LAUNCHERS - 1 - i % 2].linked, stream);
-		sleep_ms(STAY_MS);
-		attempt_waits(&attempts[i]);
+		attempt_stays(&attempts[i], &launchers[LAUNCHERS - 1 - i % 2]);
 		POKE(words->recent_kernel, 0);
 		resume(getpid());
 		attempt_ends(&attempts[i], CUDA_SUCCESS);
@@ -96,9 +93,7 @@ TEST(others_wait)
 	CHECK_CUDA(cuStreamCreate(&other, NON_BLOCKING), CUDA_SUCCESS);
 	POKE(words->recent_kernel, -1);
 	CHECK_CUDA(cuStreamBeginCapture_v2(other, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
-	attempt_begin(&attempt, &launchers[0], launchers[0].linked, stream);
-	sleep_ms(STAY_MS);
-	attempt_waits(&attempt);
+	attempt_stays(&attempt, &launchers[0]);
 	CHECK_CUDA(launchers[0].call(launchers[0].linked, other), CUDA_SUCCESS);
 	CHECK_CUDA(cuStreamEndCapture(other, &graph_of_it), CUDA_SUCCESS);
 	attempt_waits(&attempt);

@@ -145,9 +145,7 @@ TEST(host_goes)
 	}
 	CHECK_CUDA(cuMemsetD8_v2(here, 1, 0), CUDA_SUCCESS);
 	CHECK_EQUAL(PEEK(words->recent_kernel), -1);
-	attempt_begin(&attempt, &launchers[0], launchers[0].linked, stream);
-	sleep_ms(STAY_MS);
-	attempt_waits(&attempt);
+	attempt_stays(&attempt, &launchers[0]);
 	unblock();
 	attempt_ends(&attempt, CUDA_SUCCESS);
 }
@@ -183,9 +181,7 @@ TEST(devices_go)
 	plane.srcDevice = here;
 	plane.dstDevice = over_there;
 	CHECK_CUDA(cuMemcpy2DAsync_v2(&plane, stream), CUDA_SUCCESS);
-	attempt_begin(&attempt, &within, NULL, stream);
-	sleep_ms(STAY_MS);
-	attempt_waits(&attempt);
+	attempt_stays(&attempt, &within);
 	unblock();
 	attempt_ends(&attempt, CUDA_SUCCESS);
 }

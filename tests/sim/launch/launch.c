@@ -212,6 +212,13 @@ void attempt_waits(const struct attempt *attempt)
 		check_failed(__FILE__, __LINE__, attempt->launcher->name);
 }
 
+void attempt_stays(struct attempt *attempt, const struct launcher *launcher)
+{
+	attempt_begin(attempt, launcher, launcher->linked, stream);
+	sleep_ms(STAY_MS);
+	attempt_waits(attempt);
+}
+
 void attempt_ends(struct attempt *attempt, CUresult expected)
 {
 	for (unsigned ms = 0; !PEEK(attempt->done); ms++) {

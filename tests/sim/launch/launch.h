@@ -72,6 +72,8 @@ struct attempt {
 void attempt_begin(struct attempt *attempt, const struct launcher *launcher, void *function,
 		   CUstream where);
 void attempt_waits(const struct attempt *attempt); /* checks that it still waits */
+/* Begins the attempt in `stream`, and checks that it waits. */
+void attempt_stays(struct attempt *attempt, const struct launcher *launcher);
 void attempt_ends(struct attempt *attempt, CUresult expected);
 
 /* Checks that all functions of the list, found in all ways, wait after hold() and continue

@@ -45,11 +45,10 @@ static void stands_still(void)
 
 TEST(many_threads)
 {
-	pthread_t threads[THREADS];
+	struct threads threads;
 
 	launch_start("4g");
-	for (unsigned i = 0; i < THREADS; i++)
-		CHECK(pthread_create(&threads[i], NULL, launch_on, NULL) == 0);
+	threads = threads_start(THREADS, launch_on);
 	for (unsigned round = 0; round < 3; round++) {
 		goes_on();
 		suspend(getpid());
@@ -62,8 +61,7 @@ TEST(many_threads)
 	}
 	goes_on();
 	POKE(enough, true);
-	for (unsigned i = 0; i < THREADS; i++)
-		CHECK(pthread_join(threads[i], NULL) == 0);
+	threads_join(threads);
 }
 
 /* Its other calls are not held. */
@@ -225,9 +223,7 @@ TEST(taken_away)
 
 	launch_start("4g");
 	suspend(getpid());
-	attempt_begin(&attempt, &launchers[0], launchers[0].linked, stream);
-	sleep_ms(STAY_MS);
-	attempt_waits(&attempt);
+	attempt_stays(&attempt, &launchers[0]);
 	CHECK(unlink(getenv("CUDA_DEVICE_MEMORY_SHARED_CACHE")) == 0);
 	attempt_ends(&attempt, CUDA_ERROR_NOT_PERMITTED);
 	for (size_t i = 0; i < LAUNCHERS; i++)

@@ -17,25 +17,23 @@ static uint64_t step_in_turns(void *arg)
 	return turns->ns;
 }
 
-static void several(unsigned count, uint64_t ns)
+static const struct number {
+	const char *name;
+	unsigned count;
+	uint64_t ns; /* of each kernel */
+} numbers[] = {{"two", 2, MS}, {"four", 4, MS / 5}};
+
+static void several(const struct number *of)
 {
-	struct turns turns = {.count = count, .ns = ns};
+	struct turns turns = {.count = of->count, .ns = of->ns};
 
 	pace_start("50");
-	for (unsigned i = 0; i < count; i++)
+	for (unsigned i = 0; i < of->count; i++)
 		CHECK_CUDA(cuStreamCreate(&turns.streams[i], NON_BLOCKING), CUDA_SUCCESS);
 	check_share("streams in turns", step_in_turns, &turns, 50);
 }
 
-TEST(two)
-{
-	several(2, MS);
-}
-
-TEST(four)
-{
-	several(4, MS / 5);
-}
+TEST_TABLE(numbers, several);
 
 /* -- threads ---------------------------------------------------------------------------------- */
 
@@ -86,18 +84,16 @@ static struct share share_of_threads(unsigned ms)
 /* Each on its own default stream. */
 TEST(per_thread)
 {
-	pthread_t threads[THREADS];
+	struct threads threads;
 	unsigned attempt = 0;
 
 	pace_start("50");
-	for (unsigned i = 0; i < THREADS; i++)
-		CHECK(pthread_create(&threads[i], NULL, launch_on, (void *)(uintptr_t)i) == 0);
+	threads = threads_start(THREADS, launch_on);
 	sleep_ms(300);
 	while (!share_is_right("threads", share_of_threads(1500), 50, LESS_PCT, attempt))
 		attempt++;
 	POKE(enough, true);
-	for (unsigned i = 0; i < THREADS; i++)
-		CHECK(pthread_join(threads[i], NULL) == 0);
+	threads_join(threads);
 }
 
 /* -- graphs ----------------------------------------------------------------------------------- */

@@ -90,24 +90,21 @@ static void check_all(const char *what, unsigned count)
 		attempt++;
 }
 
-static void several(unsigned count)
+static const struct number {
+	const char *name;
+	unsigned count;
+} numbers[] = {{"two", 2}, {"four", 4}};
+
+static void several(const struct number *of)
 {
 	struct member members[MOST];
 
-	begin_all(members, count);
-	check_all("processes together", count);
-	end_all(members, count);
+	begin_all(members, of->count);
+	check_all("processes together", of->count);
+	end_all(members, of->count);
 }
 
-TEST(two)
-{
-	several(2);
-}
-
-TEST(four)
-{
-	several(4);
-}
+TEST_TABLE(numbers, several);
 
 /* What the words may be, whoever died between which two of them. */
 static void check_sane(void)
