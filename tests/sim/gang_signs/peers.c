@@ -1,6 +1,7 @@
 /* Memory that kernels on another device can reach makes members of the devices, and nothing else
  * does. */
 #include "gang.h"
+#include "pass_fd.h"
 
 #include <string.h>
 #include <sys/mman.h>
@@ -153,39 +154,6 @@ TEST(multicast)
 static int parcel[2]; /* a descriptor goes from one end to the other */
 static CUipcMemHandle *board;
 
-static void send_fd(int fd)
-{
-	char control[CMSG_SPACE(sizeof(fd))] = {0}, byte = 0;
-	struct iovec part = {&byte, 1};
-	struct msghdr message = {.msg_iov = &part,
-				 .msg_iovlen = 1,
-				 .msg_control = control,
-				 .msg_controllen = sizeof(control)};
-	struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-
-	header->cmsg_level = SOL_SOCKET;
-	header->cmsg_type = SCM_RIGHTS;
-	header->cmsg_len = CMSG_LEN(sizeof(fd));
-	memcpy(CMSG_DATA(header), &fd, sizeof(fd));
-	CHECK_EQUAL(sendmsg(parcel[0], &message, 0), 1);
-}
-
-static int receive_fd(void)
-{
-	char control[CMSG_SPACE(sizeof(int))], byte;
-	struct iovec part = {&byte, 1};
-	struct msghdr message = {.msg_iov = &part,
-				 .msg_iovlen = 1,
-				 .msg_control = control,
-				 .msg_controllen = sizeof(control)};
-	int fd;
-
-	CHECK_EQUAL(recvmsg(parcel[1], &message, MSG_CMSG_CLOEXEC), 1);
-	CHECK(CMSG_FIRSTHDR(&message));
-	memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(fd));
-	return fd;
-}
-
 /* Steps. */
 static uint64_t look(uint64_t unused)
 {
@@ -199,7 +167,7 @@ static uint64_t export_from(uint64_t device)
 	int fd = -1;
 
 	CHECK_CUDA(cuMemExportToShareableHandle(&fd, handle, POSIX, 0), CUDA_SUCCESS);
-	send_fd(fd);
+	pass_fd(parcel[0], fd);
 	return (uint64_t)close(fd);
 }
 
@@ -207,7 +175,7 @@ static uint64_t import_for(uint64_t device)
 {
 	CUmemAccessDesc access = device_access((CUdevice)device);
 	CUmemGenericAllocationHandle handle = 0;
-	int fd = receive_fd();
+	int fd = take_fd(parcel[1]);
 
 	CHECK_CUDA(cuMemImportFromShareableHandle(&handle, (void *)(intptr_t)fd, POSIX),
 		   CUDA_SUCCESS);
@@ -270,25 +238,22 @@ TEST(imports)
 	dismiss_both(&a, &b);
 }
 
-static void opens(step_fn *open)
+static const struct opener {
+	const char *name;
+	step_fn *open;
+} openers[] = {{"ipc", open_from}, {"ipc_old", open_old_from}};
+
+static void opens(const struct opener *row)
 {
 	struct member a, b;
 
 	ranks(&a, &b);
 	CHECK_CUDA(order(&a, hand_out, 1), CUDA_SUCCESS);
-	CHECK_CUDA(order(&b, open, 1), CUDA_SUCCESS);
+	CHECK_CUDA(order(&b, row->open, 1), CUDA_SUCCESS);
 	CHECK_EQUAL(order(&b, look, 0), 0);
-	CHECK_CUDA(order(&b, open, 0), CUDA_SUCCESS);
+	CHECK_CUDA(order(&b, row->open, 0), CUDA_SUCCESS);
 	CHECK_EQUAL(order(&b, look, 0), 1);
 	dismiss_both(&a, &b);
 }
 
-TEST(ipc)
-{
-	opens(open_from);
-}
-
-TEST(ipc_old)
-{
-	opens(open_old_from);
-}
+TEST_TABLE(openers, opens);

@@ -42,16 +42,6 @@ pid_t role_spawn(const char *role, const char *first, const char *preload)
 	return pid;
 }
 
-/* -- processes --------------------------------------------------------------------------------- */
-
-void expect_status(pid_t child, int status)
-{
-	int got = -1;
-
-	CHECK(waitpid(child, &got, 0) == child);
-	CHECK_EQUAL(got, status);
-}
-
 /* -- the board --------------------------------------------------------------------------------- */
 
 #define BOARD_WORDS 64

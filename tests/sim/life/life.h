@@ -22,12 +22,6 @@ _Noreturn void role_exec(const char *role, const char *first);
  * own, or NULL. */
 pid_t role_spawn(const char *role, const char *first, const char *preload);
 
-/* -- processes --------------------------------------------------------------------------------- */
-
-/* waits for the child, and checks the status of waitpid(2) */
-void expect_status(pid_t child, int status);
-#define expect_ended(child) expect_status(child, 0)
-
 /* -- the board: words that this process and all its descendants share ---------------------------
  */
 

@@ -219,6 +219,14 @@ void member_kill(struct member *member)
 	CHECK_EQUAL(member_wait(member), SIGKILL);
 }
 
+void expect_status(pid_t child, int status)
+{
+	int got = -1;
+
+	CHECK(waitpid(child, &got, 0) == child);
+	CHECK_EQUAL(got, status);
+}
+
 static void slurp(const char *name, char *text, size_t len)
 {
 	int fd = open(scene_path(name), O_RDONLY | O_CLOEXEC);

@@ -76,6 +76,10 @@ void member_kill(struct member *member);
 
 #define WAIT_S 100 /* seconds; longer than any step takes on a busy machine */
 
+/* Waits for a forked child, and checks the status of waitpid(2). */
+void expect_status(pid_t child, int status);
+#define expect_ended(child) expect_status(child, 0)
+
 /* The output of a process that has exited. */
 struct said {
 	int status; /* of waitpid(2) */

@@ -9,14 +9,6 @@
 #define WORKERS 4
 #define THREADS 4
 
-static void expect_ended(pid_t child)
-{
-	int status;
-
-	CHECK(waitpid(child, &status, 0) == child);
-	CHECK_EQUAL(status, 0);
-}
-
 static void assert_books(uint64_t data)
 {
 	struct vgpu_hami_usage usage = ledger_own(0);

@@ -198,14 +198,6 @@ TEST(first_at_once)
 
 /* -- fork -- */
 
-static void expect_ended(pid_t child)
-{
-	int status;
-
-	CHECK(waitpid(child, &status, 0) == child);
-	CHECK_EQUAL(status, 0);
-}
-
 /* The child's CUDA is spoilt, as the driver has it; the parent's books do not change. */
 TEST(after_fork)
 {

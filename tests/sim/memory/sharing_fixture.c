@@ -1,6 +1,8 @@
 /* See sharing_fixture.h. */
 #include "sharing_fixture.h"
 
+#include "pass_fd.h"
+
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -74,35 +76,12 @@ void begin(void)
 
 void parcel_send(int fd)
 {
-	char control[CMSG_SPACE(sizeof(fd))] = {0}, byte = 0;
-	struct iovec part = {&byte, 1};
-	struct msghdr message = {.msg_iov = &part,
-				 .msg_iovlen = 1,
-				 .msg_control = control,
-				 .msg_controllen = sizeof(control)};
-	struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-
-	header->cmsg_level = SOL_SOCKET;
-	header->cmsg_type = SCM_RIGHTS;
-	header->cmsg_len = CMSG_LEN(sizeof(fd));
-	memcpy(CMSG_DATA(header), &fd, sizeof(fd));
-	CHECK_EQUAL(sendmsg(parcel[0], &message, 0), 1);
+	pass_fd(parcel[0], fd);
 }
 
 int parcel_receive(void)
 {
-	char control[CMSG_SPACE(sizeof(int))], byte;
-	struct iovec part = {&byte, 1};
-	struct msghdr message = {.msg_iov = &part,
-				 .msg_iovlen = 1,
-				 .msg_control = control,
-				 .msg_controllen = sizeof(control)};
-	int fd;
-
-	CHECK_EQUAL(recvmsg(parcel[1], &message, MSG_CMSG_CLOEXEC), 1);
-	CHECK(CMSG_FIRSTHDR(&message));
-	memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(fd));
-	return fd;
+	return take_fd(parcel[1]);
 }
 
 /* -- what is true ----------------------------------------------------------------------------- */

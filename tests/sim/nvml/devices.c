@@ -355,7 +355,6 @@ TEST(gpu_with_instances_in_policy)
 
 TEST(after_fork)
 {
-	int status = -1;
 	pid_t child;
 
 	policy_of_odd();
@@ -365,8 +364,7 @@ TEST(after_fork)
 		assert_shown(odd, 2);
 		_exit(0);
 	}
-	CHECK(waitpid(child, &status, 0) == child);
-	CHECK_EQUAL(status, 0);
+	expect_ended(child);
 }
 
 #define THREADS 8
@@ -382,39 +380,30 @@ static void *ask(void *unused)
 	return unused;
 }
 
-static void start_threads(pthread_t threads[THREADS])
+static struct threads start_asking(void)
 {
-	for (unsigned i = 0; i < THREADS; i++)
-		CHECK(pthread_create(&threads[i], NULL, ask, NULL) == 0);
-	__atomic_store_n(&go, true, __ATOMIC_RELEASE);
-}
+	struct threads threads = threads_start(THREADS, ask);
 
-static void join_threads(const pthread_t threads[THREADS])
-{
-	for (unsigned i = 0; i < THREADS; i++)
-		CHECK(pthread_join(threads[i], NULL) == 0);
+	__atomic_store_n(&go, true, __ATOMIC_RELEASE);
+	return threads;
 }
 
 /* The first questions of the process come all at once. */
 TEST(threads_at_once)
 {
-	pthread_t threads[THREADS];
-
 	policy_of_odd();
-	start_threads(threads);
-	join_threads(threads);
+	threads_join(start_asking());
 }
 
 /* Not amid the very first question: a child forked while a thread is in the loader, which that
  * takes, cannot use the loader, with us or without. */
 TEST(forks_amid_threads)
 {
-	pthread_t threads[THREADS];
-	int status = -1;
+	struct threads threads;
 
 	policy_of_odd();
 	assert_numbered(odd, 2);
-	start_threads(threads);
+	threads = start_asking();
 	for (unsigned round = 0; round < 10; round++) {
 		pid_t child = fork();
 
@@ -423,8 +412,7 @@ TEST(forks_amid_threads)
 			assert_numbered(odd, 2);
 			_exit(0);
 		}
-		CHECK(waitpid(child, &status, 0) == child);
-		CHECK_EQUAL(status, 0);
+		expect_ended(child);
 	}
-	join_threads(threads);
+	threads_join(threads);
 }

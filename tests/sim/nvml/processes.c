@@ -375,7 +375,6 @@ TEST(after_fork)
 {
 	nvmlDevice_t device = crowd_in_slice();
 	struct process ours[2];
-	int status = -1;
 	pid_t child;
 
 	list_ours(ours);
@@ -385,8 +384,7 @@ TEST(after_fork)
 		assert_lists(COMPUTE, device, ours, 2);
 		_exit(0);
 	}
-	CHECK(waitpid(child, &status, 0) == child);
-	CHECK_EQUAL(status, 0);
+	expect_ended(child);
 	disperse();
 }
 

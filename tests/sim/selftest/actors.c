@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "departure.h"
+#include "pass_fd.h"
 
 struct actor exporter, importer;
 struct board *board;
@@ -105,34 +106,11 @@ void check_mib(long long exporters, long long importers, long long device, int l
 
 void fd_send(int fd)
 {
-	char control[CMSG_SPACE(sizeof fd)] = {0}, byte = 0;
-	struct iovec part = {&byte, 1};
-	struct msghdr message = {.msg_iov = &part,
-				 .msg_iovlen = 1,
-				 .msg_control = control,
-				 .msg_controllen = sizeof control};
-	struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-
-	header->cmsg_level = SOL_SOCKET;
-	header->cmsg_type = SCM_RIGHTS;
-	header->cmsg_len = CMSG_LEN(sizeof fd);
-	memcpy(CMSG_DATA(header), &fd, sizeof fd);
-	CHECK_EQUAL(sendmsg(sockets[0], &message, 0), 1);
+	pass_fd(sockets[0], fd);
 	close(fd);
 }
 
 int fd_receive(void)
 {
-	char control[CMSG_SPACE(sizeof(int))], byte;
-	struct iovec part = {&byte, 1};
-	struct msghdr message = {.msg_iov = &part,
-				 .msg_iovlen = 1,
-				 .msg_control = control,
-				 .msg_controllen = sizeof control};
-	int fd;
-
-	CHECK_EQUAL(recvmsg(sockets[1], &message, 0), 1);
-	CHECK(CMSG_FIRSTHDR(&message));
-	memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof fd);
-	return fd;
+	return take_fd(sockets[1]);
 }
