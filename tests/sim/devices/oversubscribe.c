@@ -293,10 +293,8 @@ TEST(many_frees)
 /* What promises memory of the device is refused, which is said once. */
 static void explicit_child(void)
 {
-	const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-					  .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
-	CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-				     .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+	const CUmemAllocationProp prop = MEMORY_OF_GPU_0;
+	CUmemPoolProps properties = POOL_OF_GPU_0;
 	CUmemGenericAllocationHandle handle;
 	CUmemoryPool pool;
 

@@ -12,8 +12,7 @@ static CUresult make_pitched(uint64_t bytes, CUdeviceptr *ret_address)
 /* The handle is given up as soon as it is mapped. */
 static CUresult make_mapped(uint64_t bytes, CUdeviceptr *ret_address)
 {
-	CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-				    .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+	CUmemAllocationProp prop = MEMORY_OF_GPU_0;
 	CUmemGenericAllocationHandle handle;
 	CUdeviceptr space;
 	CUresult result = cuMemCreate(&handle, bytes, &prop, 0);

@@ -167,12 +167,10 @@ TEST(devices_go)
 			       .WidthInBytes = 4096,
 			       .Height = 1};
 	struct attempt attempt;
-	CUcontext other;
 
 	env_set("VGPU_SIM_GPUS", "2x80G");
 	copies_start("4g");
-	CHECK_CUDA(cuDevicePrimaryCtxRetain(&other, 1), CUDA_SUCCESS);
-	CHECK_CUDA(cuCtxSetCurrent(other), CUDA_SUCCESS);
+	cuda_start(1);
 	over_there = take(MIB);
 	CHECK_CUDA(cuCtxSetCurrent(context), CUDA_SUCCESS);
 	block();

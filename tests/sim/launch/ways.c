@@ -27,8 +27,7 @@ TEST(suspended_before)
 	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
 	words_map();
 	block();
-	CHECK_CUDA(cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
-	CHECK_CUDA(cuCtxSetCurrent(context), CUDA_SUCCESS);
+	context = cuda_start(0);
 	spin = spin_load();
 	attempt_begin(&attempt, &launchers[2], launchers[2].linked, NULL);
 	sleep_ms(STAY_MS);

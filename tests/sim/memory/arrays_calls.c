@@ -194,16 +194,13 @@ TEST(with_their_context)
 
 TEST(reset)
 {
-	CUcontext context;
-
 	start("2g");
 	for (unsigned round = 0; round < 3; round++) {
 		make_some(20);
 		true_data();
 		CHECK_CUDA(cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
 		CHECK_EQUAL(ledger_own(0).total, 0);
-		CHECK_CUDA(cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
-		CHECK_CUDA(cuCtxSetCurrent(context), CUDA_SUCCESS);
+		cuda_start(0);
 		assert_data(0);
 	}
 }

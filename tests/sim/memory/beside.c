@@ -25,8 +25,7 @@ static CUresult unmap_all(void)
 
 static void map_at(CUdeviceptr address)
 {
-	const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-					  .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+	const CUmemAllocationProp prop = MEMORY_OF_GPU_0;
 	CUmemGenericAllocationHandle memory;
 
 	CHECK_CUDA(cuMemCreate(&memory, SIZE, &prop, 0), CUDA_SUCCESS);
@@ -79,8 +78,7 @@ static void used_while_destroyed(CUresult answer)
 
 TEST(pool_used_while_destroyed)
 {
-	const CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-				      .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+	const CUmemPoolProps props = POOL_OF_GPU_0;
 
 	park("cuMemPoolDestroy@1");
 	start("1g");

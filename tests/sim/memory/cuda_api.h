@@ -23,6 +23,22 @@
 
 #define UNTOUCHED 0xdeadu /* what outputs hold before a call that must leave them alone */
 
+/* Initialisers of the properties of memory with a handle, and of a pool. */
+#define MEMORY_OF_GPU_0                                              \
+	{                                                            \
+		.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = { \
+			CU_MEM_LOCATION_TYPE_DEVICE,                 \
+			0                                            \
+		}                                                    \
+	}
+#define POOL_OF_GPU_0                                                     \
+	{                                                                 \
+		.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = { \
+			CU_MEM_LOCATION_TYPE_DEVICE,                      \
+			0                                                 \
+		}                                                         \
+	}
+
 /* Initialises CUDA and makes the primary context of the device current. */
 static inline CUcontext cuda_start(CUdevice device)
 {

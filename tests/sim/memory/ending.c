@@ -38,8 +38,7 @@ static DRIVER_CALL(destroy_array, cuArrayDestroy(array));
 
 static void have_physical(void)
 {
-	const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-					  .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+	const CUmemAllocationProp prop = MEMORY_OF_GPU_0;
 
 	CHECK_OK(cuMemCreate(&handle, ENDS, &prop, 0));
 }
@@ -58,8 +57,7 @@ static DRIVER_CALL(unmap, cuMemUnmap(reserved, ENDS));
 
 static void have_pool(void)
 {
-	const CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-				      .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+	const CUmemPoolProps props = POOL_OF_GPU_0;
 
 	CHECK_OK(cuMemPoolCreate(&pool, &props));
 	CHECK_OK(cuMemAllocFromPoolAsync(&block, ENDS, pool, stream));
@@ -92,20 +90,7 @@ static DRIVER_CALL(destroy_pool, cuMemPoolDestroy(pool));
 
 static void have_graph(void)
 {
-	CUDA_MEM_ALLOC_NODE_PARAMS wanted = {
-		.poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-			      .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}},
-		.bytesize = ENDS,
-	};
-	CUgraphNode node, last;
-	CUgraphExec exec;
-	CUgraph graph;
-
-	CHECK_OK(cuGraphCreate(&graph, 0));
-	CHECK_OK(cuGraphAddMemAllocNode(&node, graph, NULL, 0, &wanted));
-	CHECK_OK(cuGraphAddMemFreeNode(&last, graph, &node, 1, wanted.dptr));
-	CHECK_OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
-	CHECK_OK(cuGraphLaunch(exec, stream));
+	CHECK_OK(cuGraphLaunch(graph_exec_of(ENDS), stream));
 	synchronise(stream);
 }
 

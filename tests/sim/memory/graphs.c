@@ -14,8 +14,7 @@ static CUgraph graph_new(void)
 static CUdeviceptr add_take(CUgraph graph, CUgraphNode *node, uint64_t bytes)
 {
 	CUDA_MEM_ALLOC_NODE_PARAMS wanted = {
-		.poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-			      .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}},
+		.poolProps = POOL_OF_GPU_0,
 		.bytesize = bytes,
 	};
 

@@ -50,11 +50,6 @@ static CUkernel kernel_of(CUlibrary library)
 	return kernel;
 }
 
-static void launch(CUfunction function)
-{
-	CHECK_OK(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
-}
-
 /* As cudart does: the handle of a kernel does for a function's. */
 static void use_kernel(CUlibrary library)
 {
@@ -159,15 +154,13 @@ TEST_TABLE(rows, own_play);
 TEST(used_in_another_context)
 {
 	CUlibrary library;
-	CUcontext other;
 
 	env_set("VGPU_SIM_GPUS", "2x8G");
 	start("1g");
 	put_off(&(struct act_call){.thing = A});
 	library = libraries[A];
 	use_kernel(library);
-	CHECK_OK(cuDevicePrimaryCtxRetain(&other, 1));
-	CHECK_OK(cuCtxSetCurrent(other));
+	cuda_start(1);
 	give(take(1)); /* settles it */
 	rest();
 	CHECK_EQUAL(ledger_own(1).module, 0);

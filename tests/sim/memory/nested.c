@@ -3,6 +3,7 @@
  * CUPTI's does: nothing hangs, and each is counted once.
  */
 #include "parked.h"
+#include "stream_api.h"
 
 #include <dlfcn.h>
 #include <unistd.h>
@@ -168,24 +169,6 @@ TEST(beside_a_constructor)
 
 #define GRAPHS 40
 
-static CUgraphExec exec_of(uint64_t bytes)
-{
-	CUDA_MEM_ALLOC_NODE_PARAMS wanted = {
-		.poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-			      .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}},
-		.bytesize = bytes,
-	};
-	CUgraph graph;
-	CUgraphNode node, last;
-	CUgraphExec exec;
-
-	CHECK_CUDA(cuGraphCreate(&graph, 0), CUDA_SUCCESS);
-	CHECK_CUDA(cuGraphAddMemAllocNode(&node, graph, NULL, 0, &wanted), CUDA_SUCCESS);
-	CHECK_CUDA(cuGraphAddMemFreeNode(&last, graph, &node, 1, wanted.dptr), CUDA_SUCCESS);
-	CHECK_CUDA(cuGraphInstantiateWithFlags(&exec, graph, 0), CUDA_SUCCESS);
-	return exec;
-}
-
 static bool is_one_of(CUgraphExec exec, const CUgraphExec *execs)
 {
 	for (unsigned i = 0; i < GRAPHS; i++)
@@ -203,7 +186,7 @@ TEST(graph_destroyed_unseen)
 	start();
 	cuda_start(0);
 	for (unsigned i = 0; i < GRAPHS; i++) {
-		execs[i] = exec_of(GIB);
+		execs[i] = graph_exec_of(GIB);
 		CHECK_CUDA(cuGraphLaunch(execs[i], NULL), CUDA_SUCCESS);
 	}
 	CHECK_CUDA(cuCtxSynchronize(), CUDA_SUCCESS);
@@ -211,7 +194,7 @@ TEST(graph_destroyed_unseen)
 	for (unsigned i = 0; i < GRAPHS; i++)
 		CHECK_CUDA(nesting_destroy_exec(execs[i]), CUDA_SUCCESS);
 	for (unsigned i = 0; i < GRAPHS; i++) {
-		CUgraphExec exec = exec_of(3 * GIB);
+		CUgraphExec exec = graph_exec_of(3 * GIB);
 
 		if (!is_one_of(exec, execs))
 			continue;

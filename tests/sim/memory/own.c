@@ -88,7 +88,6 @@ TEST(not_loaded)
 /* A module goes with its context, a library may be loaded without one. */
 TEST(ended_with_context)
 {
-	CUcontext context;
 	union loaded loaded;
 
 	start("1g");
@@ -100,8 +99,7 @@ TEST(ended_with_context)
 		CHECK_OK(load(4, &loaded));
 		CHECK_EQUAL(ledger_own(0).total, 0);
 		unload(4, loaded);
-		CHECK_OK(cuDevicePrimaryCtxRetain(&context, 0));
-		CHECK_OK(cuCtxSetCurrent(context));
+		cuda_start(0);
 		rest();
 		assert_books(0, 0);
 	}
@@ -197,8 +195,7 @@ TEST_TABLE(unseen_ways, unseen);
 /* A release that the driver refused is over: the comparison lowers the accounts afterwards. */
 TEST(lowered_after_a_refused_release)
 {
-	const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-					  .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+	const CUmemAllocationProp prop = MEMORY_OF_GPU_0;
 	CUmemGenericAllocationHandle handle;
 	union loaded loaded;
 

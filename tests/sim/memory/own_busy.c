@@ -67,9 +67,7 @@ static void grow(void)
 	CHECK_CUDA(cuLibraryLoadData(&library, code, NULL, NULL, 0, NULL, NULL, 0), CUDA_SUCCESS);
 	CHECK_CUDA(cuLibraryGetKernel(&kernel, library, "nothing"), CUDA_SUCCESS);
 	begin_work();
-	CHECK_CUDA(
-		cuLaunchKernel((CUfunction)(void *)kernel, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL),
-		CUDA_SUCCESS);
+	launch((CUfunction)(void *)kernel);
 	wait_for_module(2 * GIB - (THREADS + 1) * BLOCK, 2 * GIB);
 	CHECK_CUDA(cuMemAlloc_v2(&address, GRANULE), CUDA_ERROR_OUT_OF_MEMORY);
 	CHECK_AT_MOST(ledger_own(0).module, 2 * GIB);

@@ -22,11 +22,6 @@ static inline CUfunction lazy_load(void)
 	return (CUfunction)(void *)kernel;
 }
 
-static inline void launch(CUfunction function)
-{
-	CHECK_OK(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
-}
-
 static inline CUcontext start_lazy(const char *limit)
 {
 	env_set("VGPU_SIM_MODULE_LAZY", "1");

@@ -31,3 +31,9 @@ union loaded {
 CUresult load(unsigned loader, union loaded *ret_loaded);
 CUresult try_unload(unsigned loader, union loaded loaded);
 void unload(unsigned loader, union loaded loaded); /* checks that it succeeds */
+
+/* Launches a kernel without parameters in the default stream. */
+static inline void launch(CUfunction function)
+{
+	CHECK_OK(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
+}

@@ -278,8 +278,7 @@ static void take_everything(CUcontext primary)
 /* A reset ends all but what belongs to no context: pools, and memory with a handle. */
 TEST(reset_with_everything)
 {
-	const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-					  .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+	const CUmemAllocationProp prop = MEMORY_OF_GPU_0;
 	CUmemGenericAllocationHandle handle;
 	CUcontext primary = start("3g");
 	CUdeviceptr pooled;

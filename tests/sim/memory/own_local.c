@@ -275,11 +275,6 @@ static CUfunction fetch(const char *name)
 	return function;
 }
 
-static void launch(CUfunction function)
-{
-	CHECK_OK(launch_in(NULL, function));
-}
-
 /* What the stacks have is there for local memory; and all of it ends with the context. */
 TEST(with_stacks)
 {

@@ -273,8 +273,7 @@ TEST(destroyed_empty)
 
 TEST(too_many)
 {
-	CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-				     .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+	CUmemPoolProps properties = POOL_OF_GPU_0;
 	static CUmemoryPool many[300];
 	unsigned count = 0;
 

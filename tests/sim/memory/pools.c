@@ -306,8 +306,7 @@ static void by_linear(void)
 
 static void by_physical(void)
 {
-	CUmemAllocationProp property = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-					.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+	CUmemAllocationProp property = MEMORY_OF_GPU_0;
 	CUmemGenericAllocationHandle handle;
 
 	CHECK_OK(cuMemCreate(&handle, 7 * GIB, &property, 0));

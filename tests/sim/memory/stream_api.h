@@ -80,6 +80,21 @@ static inline void synchronise(CUstream stream)
 	CHECK_CUDA(cuStreamSynchronize(stream), CUDA_SUCCESS);
 }
 
+/* A graph that allocates and frees so much memory. */
+static inline CUgraphExec graph_exec_of(uint64_t bytes)
+{
+	CUDA_MEM_ALLOC_NODE_PARAMS wanted = {.poolProps = POOL_OF_GPU_0, .bytesize = bytes};
+	CUgraph graph;
+	CUgraphNode node, last;
+	CUgraphExec exec;
+
+	CHECK_OK(cuGraphCreate(&graph, 0));
+	CHECK_OK(cuGraphAddMemAllocNode(&node, graph, NULL, 0, &wanted));
+	CHECK_OK(cuGraphAddMemFreeNode(&last, graph, &node, 1, wanted.dptr));
+	CHECK_OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+	return exec;
+}
+
 static inline CUfunction spin_load(void)
 {
 	static const char ptx[] = ".version 7.0\n.entry spin_ns(.param .u64 ns) { ret; }\n";

@@ -216,16 +216,13 @@ TEST(neighbour)
 
 TEST(one_gpu_limited)
 {
-	CUcontext context;
-
 	env_set("VGPU_SIM_GPUS", "2x8G");
 	env_set("CUDA_DEVICE_MEMORY_LIMIT_0", "1g");
 	cuda_start(0);
 	CHECK_EQUAL(total_of(0), GIB);
 	CHECK_EQUAL(total_of(1), 8 * GIB);
 	refused(GIB);
-	CHECK_CUDA(cuDevicePrimaryCtxRetain(&context, 1), CUDA_SUCCESS);
-	CHECK_CUDA(cuCtxSetCurrent(context), CUDA_SUCCESS);
+	cuda_start(1);
 	take(5 * GIB);
 	CHECK_EQUAL(inside(0, 1).total, GIB);
 	CHECK_EQUAL(inside(1, 1).total, 8 * GIB);
@@ -236,11 +233,9 @@ TEST(one_gpu_limited)
 static void assert_held(CUdevice device, unsigned gpu, uint64_t quota)
 {
 	static CUdeviceptr pieces[4096];
-	CUcontext context;
 
 	CHECK_EQUAL(total_of(device), quota);
-	CHECK_CUDA(cuDevicePrimaryCtxRetain(&context, device), CUDA_SUCCESS);
-	CHECK_CUDA(cuCtxSetCurrent(context), CUDA_SUCCESS);
+	cuda_start(device);
 	fill(pieces, 4096, GRANULE);
 	CHECK_AT_MOST(outside_used(gpu), quota + GRANULE);
 	CHECK_AT_MOST(quota / 100 * 99, outside_used(gpu));

@@ -71,8 +71,7 @@ TEST(contexts)
 	}
 	goes_on("after contexts");
 	CHECK_CUDA(cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
-	CHECK_CUDA(cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
-	CHECK_CUDA(cuCtxSetCurrent(context), CUDA_SUCCESS);
+	context = cuda_start(0);
 	CHECK_CUDA(cuStreamCreate(&stream, NON_BLOCKING), CUDA_SUCCESS);
 	spin = spin_load();
 	goes_on("after a reset");
