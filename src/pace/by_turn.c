@@ -61,11 +61,12 @@ void by_turn_forget(void)
 static void charge_paid(struct meter *meter, struct vgpu_region_turn *account, unsigned pct,
 			uint64_t now_ns)
 {
-	uint64_t paid_ns = LOAD(account->paid_ns), before_ns = LOAD(account->charged_ns);
+	uint64_t paid_ns = RELAXED_LOAD(account->paid_ns),
+		 before_ns = RELAXED_LOAD(account->charged_ns);
 
 	if (pct)
 		bucket_refill(meter->bucket, pct, now_ns);
-	if (paid_ns == before_ns || !SWAP(account->charged_ns, before_ns, paid_ns) || !pct)
+	if (paid_ns == before_ns || !RELAXED_CAS(account->charged_ns, before_ns, paid_ns) || !pct)
 		return;
 	bucket_charge_used(meter->bucket, (int64_t)(paid_ns - before_ns), INT64_MIN / 2);
 }
@@ -79,17 +80,17 @@ static void begin_account(struct meter *meter, struct vgpu_region_turn *account,
 	uint32_t no = 0;
 	int64_t level_ns;
 
-	if (!SWAP(account->shared, no, 1))
+	if (!RELAXED_CAS(account->shared, no, 1))
 		return;
-	STORE(account->charged_ns, LOAD(account->paid_ns));
+	RELAXED_STORE(account->charged_ns, RELAXED_LOAD(account->paid_ns));
 	if (!pct) {
-		STORE(account->ready_at, now_ns);
+		RELAXED_STORE(account->ready_at, now_ns);
 		return;
 	}
 	bucket_refill(meter->bucket, pct, now_ns);
 	level_ns = bucket_level(meter->bucket) + (int64_t)in_flight_ns;
 	bucket_charge_used(meter->bucket, -(int64_t)in_flight_ns, INT64_MIN / 2);
-	STORE(account->ready_at, now_ns - (uint64_t)(level_ns * PERCENT / (int64_t)pct));
+	RELAXED_STORE(account->ready_at, now_ns - (uint64_t)(level_ns * PERCENT / (int64_t)pct));
 }
 
 /* -- work in flight --------------------------------------------------------------------------- */
@@ -100,38 +101,41 @@ static void begin_account(struct meter *meter, struct vgpu_region_turn *account,
 static void learn(struct by_turn *by)
 {
 	const struct in_flight *it = &by->in_flight;
-	uint64_t reached = LOAD(it->reached), reached_ns = LOAD(it->reached_ns);
-	uint64_t seen = LOAD(by->seen), seen_ns = LOAD(by->seen_ns), mean_ns = LOAD(by->mean_ns);
+	uint64_t reached = RELAXED_LOAD(it->reached), reached_ns = RELAXED_LOAD(it->reached_ns);
+	uint64_t seen = RELAXED_LOAD(by->seen), seen_ns = RELAXED_LOAD(by->seen_ns),
+		 mean_ns = RELAXED_LOAD(by->mean_ns);
 	uint64_t took_ns;
 
 	if (reached == seen)
 		return;
-	STORE(by->seen, reached);
-	STORE(by->seen_ns, reached_ns);
-	if (reached < seen || seen < LOAD(by->taken_up))
+	RELAXED_STORE(by->seen, reached);
+	RELAXED_STORE(by->seen_ns, reached_ns);
+	if (reached < seen || seen < RELAXED_LOAD(by->taken_up))
 		return;
 	took_ns = meter_since(reached_ns, seen_ns) / (reached - seen);
-	if (!mean_ns || (seen == LOAD(it->before) && took_ns < mean_ns))
-		STORE(by->mean_ns, took_ns);
-	else if (seen != LOAD(it->before))
-		STORE(by->mean_ns, mean_ns - mean_ns / MEAN_PART + took_ns / MEAN_PART);
+	if (!mean_ns || (seen == RELAXED_LOAD(it->before) && took_ns < mean_ns))
+		RELAXED_STORE(by->mean_ns, took_ns);
+	else if (seen != RELAXED_LOAD(it->before))
+		RELAXED_STORE(by->mean_ns, mean_ns - mean_ns / MEAN_PART + took_ns / MEAN_PART);
 }
 
 /* When the device should have finished the process's launches. */
 static uint64_t due_ns(const struct by_turn *by, uint64_t now_ns)
 {
 	const struct in_flight *it = &by->in_flight;
-	uint64_t left = LOAD(it->launches) - LOAD(it->reached), mean_ns = LOAD(by->mean_ns);
-	uint64_t reached_ns = LOAD(it->reached_ns), due_ns = now_ns;
+	uint64_t left = RELAXED_LOAD(it->launches) - RELAXED_LOAD(it->reached),
+		 mean_ns = RELAXED_LOAD(by->mean_ns);
+	uint64_t reached_ns = RELAXED_LOAD(it->reached_ns), due_ns = now_ns;
 
-	if (!LOAD(it->is_busy))
+	if (!RELAXED_LOAD(it->is_busy))
 		return now_ns;
 	if (mean_ns)
 		due_ns = reached_ns + left * mean_ns;
 	else /* guess that each launch takes as long as the first one has taken so far */
 		due_ns = now_ns + left * meter_since(now_ns, reached_ns);
-	if (LOAD(it->reached) < LOAD(by->taken_up) && due_ns < LOAD(by->taken_up_due))
-		due_ns = LOAD(by->taken_up_due);
+	if (RELAXED_LOAD(it->reached) < RELAXED_LOAD(by->taken_up) &&
+	    due_ns < RELAXED_LOAD(by->taken_up_due))
+		due_ns = RELAXED_LOAD(by->taken_up_due);
 	return due_ns > now_ns ? due_ns : now_ns;
 }
 
@@ -141,24 +145,25 @@ static bool look(struct meter *meter, struct by_turn *by, struct turn *turn,
 {
 	struct in_flight *it = &by->in_flight;
 	uint64_t ended_ns;
-	bool was_busy = LOAD(it->is_busy);
+	bool was_busy = RELAXED_LOAD(it->is_busy);
 	bool busy = in_flight_look(it, work, marks, now_ns, &ended_ns);
 
 	learn(by);
 	if (ended_ns) {
-		if (LOAD(it->marked) == LOAD(it->launches))
-			ended_ns = LOAD(it->reached_ns);
-		STORE(by->ended_ns, ended_ns);
+		if (RELAXED_LOAD(it->marked) == RELAXED_LOAD(it->launches))
+			ended_ns = RELAXED_LOAD(it->reached_ns);
+		RELAXED_STORE(by->ended_ns, ended_ns);
 		backlog_show(&meter->backlog, &by->shown_ns, ended_ns);
 	}
 	if (busy) {
 		backlog_show(&meter->backlog, &by->shown_ns, now_ns);
 		turn_submitted(turn, due_ns(by, now_ns), now_ns);
 	} else if (was_busy && work && !marks &&
-		   meter_since(now_ns, LOAD(by->ended_ns)) >= TURN_GAP_NS) {
-		turn_idle(turn, LOAD(by->ended_ns), now_ns); /* the host did not launch meanwhile */
+		   meter_since(now_ns, RELAXED_LOAD(by->ended_ns)) >= TURN_GAP_NS) {
+		turn_idle(turn, RELAXED_LOAD(by->ended_ns),
+			  now_ns); /* the host did not launch meanwhile */
 	} else if (was_busy) {
-		turn_over(turn, LOAD(by->ended_ns), now_ns);
+		turn_over(turn, RELAXED_LOAD(by->ended_ns), now_ns);
 	}
 	if (was_busy && !busy)
 		member_rest((int)(by - devices), now_ns);
@@ -174,13 +179,13 @@ static void begin_shared(struct meter *meter, struct by_turn *by, struct turn *t
 	uint64_t ahead_ns = backlog_ahead_ns(&meter->backlog, now_ns);
 	bool no = false;
 
-	if (!account || !SWAP(by->is_shared, no, true))
+	if (!account || !RELAXED_CAS(by->is_shared, no, true))
 		return;
 	member_begin_turns(meter, work->device, now_ns);
 	in_flight_adopt(&by->in_flight, work, now_ns);
-	STORE(by->taken_up, LOAD(by->in_flight.launches));
-	STORE(by->taken_up_due, now_ns + ahead_ns);
-	STORE(by->shown_ns, now_ns);
+	RELAXED_STORE(by->taken_up, RELAXED_LOAD(by->in_flight.launches));
+	RELAXED_STORE(by->taken_up_due, now_ns + ahead_ns);
+	RELAXED_STORE(by->shown_ns, now_ns);
 	trace_write(TRACE_TURNS_BEGIN, meter->quota.index, (int64_t)ahead_ns, 0);
 	begin_account(meter, account, ahead_ns, now_ns);
 	if (ahead_ns)
@@ -197,14 +202,14 @@ static void end_shared(struct meter *meter, struct by_turn *by, int device, bool
 	uint64_t due = due_ns(by, now_ns);
 	bool yes = true;
 
-	if (!SWAP(by->is_shared, yes, false))
+	if (!RELAXED_CAS(by->is_shared, yes, false))
 		return;
 	trace_write(TRACE_TURNS_END, meter->quota.index, (int64_t)(due - now_ns), 0);
 	member_end_turns(meter, device, now_ns);
 	backlog_show(&meter->backlog, &by->shown_ns, now_ns);
 	if (account && is_over) {
 		charge_paid(meter, account, cores_limit(meter), now_ns);
-		STORE(account->shared, 0);
+		RELAXED_STORE(account->shared, 0);
 	}
 	if (due > now_ns)
 		meter_charge(meter, due - now_ns, 0, now_ns);
@@ -218,7 +223,7 @@ bool by_turn_is(struct meter *meter, int device)
 
 	if (turn && !turn_is_alone(turn))
 		return true;
-	if (device >= 0 && device < VGPU_DEVICES_MAX && LOAD(devices[device].is_shared))
+	if (device >= 0 && device < VGPU_DEVICES_MAX && RELAXED_LOAD(devices[device].is_shared))
 		end_shared(meter, &devices[device], device, turn != NULL, clock_steady_ns());
 	return false;
 }
@@ -229,7 +234,7 @@ void by_turn_stop(struct meter *meter, int device)
 	struct turn *turn;
 	uint64_t now_ns;
 
-	if (!LOAD(by->is_shared))
+	if (!RELAXED_LOAD(by->is_shared))
 		return;
 	now_ns = clock_steady_ns();
 	turn = turns_of(meter, device);
@@ -243,10 +248,11 @@ void by_turn_stop(struct meter *meter, int device)
 static void set_limit(const struct meter *meter, struct turn *turn)
 {
 	unsigned weight = cores_assured(meter), pct = cores_limit(meter);
-	bool weighs = weight ? !LOAD(turn->takes_rest) && LOAD(turn->weight) == weight
-			     : LOAD(turn->takes_rest);
+	bool weighs =
+		weight ? !RELAXED_LOAD(turn->takes_rest) && RELAXED_LOAD(turn->weight) == weight
+		       : RELAXED_LOAD(turn->takes_rest);
 
-	if (!weighs || LOAD(turn->limit_pct) != (pct ? pct : PERCENT))
+	if (!weighs || RELAXED_LOAD(turn->limit_pct) != (pct ? pct : PERCENT))
 		turn_set(turn, weight, pct ? pct : PERCENT);
 }
 
@@ -256,15 +262,15 @@ static bool is_unknown(const struct by_turn *by, uint64_t now_ns)
 {
 	const struct in_flight *it = &by->in_flight;
 
-	return LOAD(it->is_busy) && !LOAD(by->mean_ns) &&
-	       meter_since(now_ns, LOAD(it->reached_ns)) < TURN_UNKNOWN_NS;
+	return RELAXED_LOAD(it->is_busy) && !RELAXED_LOAD(by->mean_ns) &&
+	       meter_since(now_ns, RELAXED_LOAD(it->reached_ns)) < TURN_UNKNOWN_NS;
 }
 
 /* For how long the launch has to wait because too much work is in flight before it, ns; 0: it is
  * admitted. It is also admitted where that work is overdue, because the work may wait for it. */
 static uint64_t ahead_wait_ns(const struct by_turn *by, uint64_t now_ns)
 {
-	uint64_t due = due_ns(by, now_ns), until_ns = due + LOAD(by->mean_ns);
+	uint64_t due = due_ns(by, now_ns), until_ns = due + RELAXED_LOAD(by->mean_ns);
 	uint64_t most_ns = now_ns + TURN_AHEAD_NS;
 
 	if (due <= now_ns || until_ns <= most_ns)
@@ -291,10 +297,10 @@ static struct turn_answer ask(struct meter *meter, struct by_turn *by, struct tu
 		look(meter, by, turn, work, waits, now_ns);
 	set_limit(meter, turn);
 	if (!turn_is_own(turn))
-		peer_ns = member_ask_turn(meter, work->device, LOAD(by->in_flight.is_busy), now_ns,
-					  ret_for_peer);
+		peer_ns = member_ask_turn(meter, work->device, RELAXED_LOAD(by->in_flight.is_busy),
+					  now_ns, ret_for_peer);
 	if (*ret_for_peer) {
-		if (!LOAD(by->in_flight.is_busy))
+		if (!RELAXED_LOAD(by->in_flight.is_busy))
 			turn_give_way(turn, now_ns);
 		return wait_for(peer_ns, 0);
 	}
@@ -315,10 +321,10 @@ static struct turn_answer ask(struct meter *meter, struct by_turn *by, struct tu
 
 static void begin_launch(struct by_turn *by, const struct pace_work *work, uint64_t now_ns)
 {
-	if (!LOAD(by->in_flight.is_busy)) {
-		STORE(by->shown_ns, now_ns);
-		STORE(by->seen, LOAD(by->in_flight.launches));
-		STORE(by->seen_ns, now_ns);
+	if (!RELAXED_LOAD(by->in_flight.is_busy)) {
+		RELAXED_STORE(by->shown_ns, now_ns);
+		RELAXED_STORE(by->seen, RELAXED_LOAD(by->in_flight.launches));
+		RELAXED_STORE(by->seen_ns, now_ns);
 	}
 	in_flight_begin(&by->in_flight, work, now_ns);
 }
@@ -338,7 +344,7 @@ int by_turn_enter(struct meter *meter, const struct pace_work *work, uint64_t no
 
 		if (!turn || !turn_takes_part(turn, now_ns))
 			break;
-		if (!LOAD(by->is_shared))
+		if (!RELAXED_LOAD(by->is_shared))
 			begin_shared(meter, by, turn, work, now_ns);
 		answer = ask(meter, by, turn, work, held, now_ns, &for_peer);
 		if (answer.kind == TURN_MINE) {
@@ -355,7 +361,7 @@ int by_turn_enter(struct meter *meter, const struct pace_work *work, uint64_t no
 				in_flight_mark(&by->in_flight, 0, now_ns);
 		}
 		held = true;
-		if (LOAD(by->in_flight.is_busy) && answer.wait_ns > TURN_LOOK_NS)
+		if (RELAXED_LOAD(by->in_flight.is_busy) && answer.wait_ns > TURN_LOOK_NS)
 			answer.wait_ns = TURN_LOOK_NS;
 		if (for_peer)
 			member_sleep(work->device, answer.wait_ns);
@@ -403,7 +409,7 @@ static void mark_all(uint64_t each_ns, void (*tell)(struct turn *turn, uint64_t 
 		uint64_t now_ns;
 		struct turn *turn;
 
-		if (!LOAD(devices[device].is_shared))
+		if (!RELAXED_LOAD(devices[device].is_shared))
 			continue;
 		now_ns = clock_steady_ns();
 		in_flight_mark(&devices[device].in_flight, each_ns, now_ns);
@@ -430,7 +436,7 @@ static bool is_over_soon(struct meter *meter, struct by_turn *by, struct turn *t
 	uint64_t now_ns = from_ns;
 
 	while (look(meter, by, turn, NULL, false, now_ns)) {
-		if (LOAD(by->in_flight.marked) != LOAD(by->in_flight.launches) ||
+		if (RELAXED_LOAD(by->in_flight.marked) != RELAXED_LOAD(by->in_flight.launches) ||
 		    due_ns(by, now_ns) > now_ns + TURN_MARK_NS ||
 		    meter_since(now_ns, from_ns) > TURN_MARK_NS)
 			return false;
@@ -447,7 +453,7 @@ static void waited(struct meter *meter, struct by_turn *by, struct turn *turn)
 	if (!is_over_soon(meter, by, turn, now_ns))
 		return;
 	now_ns = clock_steady_ns();
-	turn_idle(turn, LOAD(by->ended_ns), now_ns);
+	turn_idle(turn, RELAXED_LOAD(by->ended_ns), now_ns);
 	account = turns_account(meter);
 	if (account)
 		charge_paid(meter, account, cores_limit(meter), now_ns);
@@ -463,12 +469,12 @@ void by_turn_waited(void)
 		struct meter *meter = cores_meter(device);
 		struct turn *turn;
 
-		if (!LOAD(by->is_shared) || !meter)
+		if (!RELAXED_LOAD(by->is_shared) || !meter)
 			continue;
 		turn = turns_of(meter, device);
 		if (turn)
 			turn_waited(turn, clock_steady_ns());
-		if (turn && LOAD(by->in_flight.is_busy))
+		if (turn && RELAXED_LOAD(by->in_flight.is_busy))
 			waited(meter, by, turn);
 	}
 }

@@ -1,8 +1,8 @@
 #include "cores.h"
 
 #include "clock.h"
+#include "relaxed.h"
 #include "turn.h"
-#include "words.h"
 
 static struct meter meters[VGPU_DEVICES_MAX];
 static struct region *joined; /* by cores_attach */
@@ -17,13 +17,13 @@ static unsigned stricter(unsigned a, unsigned b)
 static bool own_hold(void)
 {
 	return rule == PACE_RULE_FORCE ||
-	       (rule == PACE_RULE_SWITCH && LOAD(joined->file->hami.utilization_switch));
+	       (rule == PACE_RULE_SWITCH && RELAXED_LOAD(joined->file->hami.utilization_switch));
 }
 
 /* The region's, or the environment's where the region has none. */
 static unsigned own_pct(const struct meter *meter)
 {
-	uint64_t region = LOAD(*meter->region_pct);
+	uint64_t region = RELAXED_LOAD(*meter->region_pct);
 
 	return region == 0 ? meter->quota.own_pct : region < 100 ? (unsigned)region : 0;
 }
@@ -32,7 +32,8 @@ static unsigned own_pct(const struct meter *meter)
  * it. */
 unsigned cores_assured(const struct meter *meter)
 {
-	unsigned policy = LOAD(meter->quota.policy_pct), own = own_hold() ? own_pct(meter) : 0;
+	unsigned policy = RELAXED_LOAD(meter->quota.policy_pct),
+		 own = own_hold() ? own_pct(meter) : 0;
 
 	return stricter(policy < 100 ? policy : 0, own < 100 ? own : 0);
 }
@@ -49,16 +50,16 @@ static unsigned most_of(unsigned pct, unsigned most_pct)
 /* The most while no other slice wants the device. */
 static unsigned cores_most(const struct meter *meter)
 {
-	unsigned policy =
-		most_of(LOAD(meter->quota.policy_pct), LOAD(meter->quota.policy_most_pct));
-	unsigned own = own_hold() ? most_of(own_pct(meter), LOAD(*meter->region_most)) : 0;
+	unsigned policy = most_of(RELAXED_LOAD(meter->quota.policy_pct),
+				  RELAXED_LOAD(meter->quota.policy_most_pct));
+	unsigned own = own_hold() ? most_of(own_pct(meter), RELAXED_LOAD(*meter->region_most)) : 0;
 
 	return stricter(policy, own);
 }
 
 static bool has_most(const struct meter *meter)
 {
-	return LOAD(meter->quota.policy_most_pct) || LOAD(*meter->region_most);
+	return RELAXED_LOAD(meter->quota.policy_most_pct) || RELAXED_LOAD(*meter->region_most);
 }
 
 /* Whether turns show what other slices want of the device. One that never doubted needs no clock.
@@ -67,14 +68,14 @@ static bool sees_others(const struct meter *meter)
 {
 	const struct turn *turn = __atomic_load_n(&meter->turn, __ATOMIC_ACQUIRE);
 
-	return turn && !LOAD(meter->ganged) &&
-	       turn_takes_part(turn, LOAD(turn->doubt_until) ? clock_steady_ns() : 0);
+	return turn && !RELAXED_LOAD(meter->ganged) &&
+	       turn_takes_part(turn, RELAXED_LOAD(turn->doubt_until) ? clock_steady_ns() : 0);
 }
 
 void cores_note_gang(struct meter *meter, bool goes_by_gang)
 {
-	if (LOAD(meter->ganged) != goes_by_gang)
-		STORE(meter->ganged, goes_by_gang);
+	if (RELAXED_LOAD(meter->ganged) != goes_by_gang)
+		RELAXED_STORE(meter->ganged, goes_by_gang);
 }
 
 unsigned cores_limit(const struct meter *meter)
@@ -120,24 +121,25 @@ bool pace_is_limited(int device)
 void pace_set_policy(int device, unsigned policy_pct, unsigned policy_most_pct)
 {
 	struct meter *meter = &meters[device];
-	uint64_t before = LOAD(meter->quota.policy_pct), now = policy_pct;
-	uint32_t most_before = LOAD(meter->quota.policy_most_pct), most_now = policy_most_pct;
+	uint64_t before = RELAXED_LOAD(meter->quota.policy_pct), now = policy_pct;
+	uint32_t most_before = RELAXED_LOAD(meter->quota.policy_most_pct),
+		 most_now = policy_most_pct;
 
-	STORE(meter->quota.policy_most_pct, policy_most_pct);
-	STORE(meter->quota.policy_pct, policy_pct);
+	RELAXED_STORE(meter->quota.policy_most_pct, policy_most_pct);
+	RELAXED_STORE(meter->quota.policy_pct, policy_pct);
 	if (is_attached(meter) && before != now)
-		SWAP(*meter->region_pct, before, now);
+		RELAXED_CAS(*meter->region_pct, before, now);
 	if (is_attached(meter) && most_before != most_now)
-		SWAP(*meter->region_most, most_before, most_now);
+		RELAXED_CAS(*meter->region_most, most_before, most_now);
 }
 
 /* Nothing is charged while there is no limit. An open window would contain such time, so it is
  * dropped. */
 void cores_note_limit(struct meter *meter, bool limited)
 {
-	if (LOAD(meter->limited) == limited)
+	if (RELAXED_LOAD(meter->limited) == limited)
 		return;
-	STORE(meter->limited, limited);
+	RELAXED_STORE(meter->limited, limited);
 	meter_break(meter);
 }
 
@@ -180,7 +182,7 @@ void cores_attach(struct region *region, const struct pace_quota *quotas, enum p
 			continue;
 		meter->region_pct = &file->hami.sm_limit[index];
 		meter->region_most = &file->turn[index].cores_most;
-		if (LOAD(*meter->region_pct)) /* which may be lifted later */
+		if (RELAXED_LOAD(*meter->region_pct)) /* which may be lifted later */
 			meter->quota.own_pct = 0;
 		meter->util = &file->hami.slots[region->slot].device_util[index];
 		__atomic_store_n(&meter->bucket, &file->own.device[index].bucket, __ATOMIC_RELEASE);

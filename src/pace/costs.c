@@ -1,7 +1,7 @@
 #include "costs.h"
 
+#include "relaxed.h"
 #include "sys.h"
-#include "words.h"
 
 _Static_assert(sizeof(struct cost) == 32, "two to a cache line");
 
@@ -52,11 +52,11 @@ static uint64_t key_of(uint64_t function, uint64_t shape)
 
 static void start_over(struct cost *cost, uint64_t key)
 {
-	STORE(cost->ns, COST_UNKNOWN);
-	STORE(cost->samples, 0);
-	STORE(cost->waits, 0);
-	STORE(cost->sample_at_ns, 0);
-	STORE(cost->blocks, 0);
+	RELAXED_STORE(cost->ns, COST_UNKNOWN);
+	RELAXED_STORE(cost->samples, 0);
+	RELAXED_STORE(cost->waits, 0);
+	RELAXED_STORE(cost->sample_at_ns, 0);
+	RELAXED_STORE(cost->blocks, 0);
 	__atomic_store_n(&cost->key, key, __ATOMIC_RELEASE); /* last; pairs with look_up's load */
 }
 
@@ -67,7 +67,7 @@ static void set_used(struct cost *cost, uint64_t seen, bool used)
 	uint64_t key = used ? seen | USED : seen & ~USED;
 
 	if (key != seen)
-		SWAP(cost->key, seen, key);
+		RELAXED_CAS(cost->key, seen, key);
 }
 
 /* Returns the entry that a new key takes where none of its places is free. */
@@ -76,13 +76,13 @@ static struct cost *give_up(struct cost *entries, uint64_t at)
 	for (unsigned i = 0; i < COST_PROBES; i++) {
 		struct cost *cost = &entries[(at + i) % COST_ENTRIES];
 
-		if (!(LOAD(cost->key) & USED))
+		if (!(RELAXED_LOAD(cost->key) & USED))
 			return cost;
 	}
 	for (unsigned i = 0; i < COST_PROBES; i++) {
 		struct cost *cost = &entries[(at + i) % COST_ENTRIES];
 
-		set_used(cost, LOAD(cost->key), false);
+		set_used(cost, RELAXED_LOAD(cost->key), false);
 	}
 	return &entries[at % COST_ENTRIES];
 }
@@ -125,7 +125,7 @@ static uint64_t guess(const struct cost_of *what)
 
 	if (ns == COST_UNKNOWN || ns > COST_GUESS_MOST_NS)
 		return COST_UNKNOWN;
-	blocks = LOAD(other->blocks);
+	blocks = RELAXED_LOAD(other->blocks);
 	if (what->blocks > COST_GUESS_TIMES * blocks || blocks > COST_GUESS_TIMES * what->blocks)
 		return COST_UNKNOWN;
 	return what->blocks <= blocks ? ns : ns * what->blocks / blocks;
@@ -136,16 +136,16 @@ struct cost *cost_find(const struct cost_of *what)
 	uint64_t key = key_of(what->function, what->shape);
 	struct cost *cost = look_up(key, true);
 
-	if (cost && !LOAD(cost->samples) && !LOAD(cost->waits) && LOAD(cost->ns) == COST_UNKNOWN &&
-	    what->shape)
-		STORE(cost->ns, guess(what));
+	if (cost && !RELAXED_LOAD(cost->samples) && !RELAXED_LOAD(cost->waits) &&
+	    RELAXED_LOAD(cost->ns) == COST_UNKNOWN && what->shape)
+		RELAXED_STORE(cost->ns, guess(what));
 	return cost;
 }
 
 /* Whether the entry is still that of the work: its place may have been given to another key. */
 static bool is_of(const struct cost *cost, const struct cost_of *what)
 {
-	return cost && (LOAD(cost->key) | USED) == key_of(what->function, what->shape);
+	return cost && (RELAXED_LOAD(cost->key) | USED) == key_of(what->function, what->shape);
 }
 
 void cost_learn(struct cost *cost, const struct cost_of *what, uint64_t took_ns, bool lean_low)
@@ -156,33 +156,35 @@ void cost_learn(struct cost *cost, const struct cost_of *what, uint64_t took_ns,
 
 	if (!is_of(cost, what))
 		return;
-	samples = LOAD(cost->samples);
+	samples = RELAXED_LOAD(cost->samples);
 	if (samples < UINT16_MAX)
-		STORE(cost->samples, (uint16_t)(samples + 1));
-	before_ns = LOAD(cost->ns);
+		RELAXED_STORE(cost->samples, (uint16_t)(samples + 1));
+	before_ns = RELAXED_LOAD(cost->ns);
 	most_ns = before_ns + before_ns / 2 + 1;
 	if (!samples || before_ns == COST_UNKNOWN) { /* its place may be taken meanwhile */
-		STORE(cost->ns, took_ns);
+		RELAXED_STORE(cost->ns, took_ns);
 	} else {
 		if (lean_low && took_ns > most_ns)
 			took_ns = most_ns;
-		STORE(cost->ns, before_ns - before_ns / 4 + took_ns / 4);
+		RELAXED_STORE(cost->ns, before_ns - before_ns / 4 + took_ns / 4);
 	}
 	if (!what->shape || !what->blocks)
 		return;
 	other = look_up(key_of(what->function, 0), true);
 	if (!other)
 		return;
-	STORE(other->blocks, what->blocks < UINT32_MAX ? (uint32_t)what->blocks : UINT32_MAX);
-	STORE(other->ns, took_ns); /* no mean, which may be another's guess: guesses do not grow */
+	RELAXED_STORE(other->blocks,
+		      what->blocks < UINT32_MAX ? (uint32_t)what->blocks : UINT32_MAX);
+	RELAXED_STORE(other->ns,
+		      took_ns); /* no mean, which may be another's guess: guesses do not grow */
 }
 
 void cost_learn_wait(struct cost *cost, const struct cost_of *what)
 {
 	if (!is_of(cost, what))
 		return;
-	STORE(cost->waits, COST_WAITS);
-	STORE(cost->ns, COST_UNKNOWN);
+	RELAXED_STORE(cost->waits, COST_WAITS);
+	RELAXED_STORE(cost->ns, COST_UNKNOWN);
 }
 
 void cost_unlearn_wait(struct cost *cost, const struct cost_of *what, uint64_t long_ns)
@@ -191,8 +193,8 @@ void cost_unlearn_wait(struct cost *cost, const struct cost_of *what, uint64_t l
 
 	if (!is_of(cost, what))
 		return;
-	waits = LOAD(cost->waits);
-	STORE(cost->waits, waits > less ? (uint16_t)(waits - less) : 0);
+	waits = RELAXED_LOAD(cost->waits);
+	RELAXED_STORE(cost->waits, waits > less ? (uint16_t)(waits - less) : 0);
 	if (waits <= less && long_ns)
 		cost_learn(cost, what, long_ns, false);
 }
@@ -203,8 +205,8 @@ void cost_resample(const struct cost_of *what)
 
 	if (!cost)
 		return;
-	STORE(cost->samples, 0);
-	STORE(cost->sample_at_ns, 0);
+	RELAXED_STORE(cost->samples, 0);
+	RELAXED_STORE(cost->sample_at_ns, 0);
 }
 
 void cost_forget(const struct cost_of *what)

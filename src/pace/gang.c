@@ -3,8 +3,8 @@
 #include "constants.h"
 #include "gang_table.h"
 #include "holder.h"
+#include "relaxed.h"
 #include "trace.h"
-#include "words.h"
 
 /* -- members ---------------------------------------------------------------------------------- */
 
@@ -44,14 +44,14 @@ static unsigned least_members(const struct gang *gang)
 static void begin_open(const struct gang *gang)
 {
 	if (gang_members(gang) < least_members(gang))
-		STORE(gang->words->shut_at, 0);
+		RELAXED_STORE(gang->words->shut_at, 0);
 }
 
 static void raise_members(const struct gang *gang, uint32_t to)
 {
-	uint32_t seen = LOAD(gang->table->group.members);
+	uint32_t seen = RELAXED_LOAD(gang->table->group.members);
 
-	while (seen < to && !SWAP(gang->table->group.members, seen, to))
+	while (seen < to && !RELAXED_CAS(gang->table->group.members, seen, to))
 		;
 }
 
@@ -61,29 +61,29 @@ static void enter(const struct gang *gang, struct gang_member *self, unsigned en
 {
 	struct vgpu_region_member *member = &gang->table->member[entry];
 
-	STORE(member->in_flight, 0);
-	STORE(member->began, 0);
-	STORE(member->ended, 0);
-	STORE(member->ready, 0);
-	STORE(member->collectives, 0);
-	STORE(member->slice, gang->slice);
-	STORE(member->device, device);
+	RELAXED_STORE(member->in_flight, 0);
+	RELAXED_STORE(member->began, 0);
+	RELAXED_STORE(member->ended, 0);
+	RELAXED_STORE(member->ready, 0);
+	RELAXED_STORE(member->collectives, 0);
+	RELAXED_STORE(member->slice, gang->slice);
+	RELAXED_STORE(member->device, device);
 	raise_members(gang, entry + 1);
-	STORE(self->closing, 0);
-	STORE(self->waits_ns, 0);
-	STORE(self->free_ns, 0);
-	STORE(self->device, device);
-	STORE(self->entry, member);
+	RELAXED_STORE(self->closing, 0);
+	RELAXED_STORE(self->waits_ns, 0);
+	RELAXED_STORE(self->free_ns, 0);
+	RELAXED_STORE(self->device, device);
+	RELAXED_STORE(self->entry, member);
 	__atomic_store_n(&self->is_joined, true, __ATOMIC_RELEASE);
 }
 
 void gang_join_at(const struct gang *gang, struct gang_member *self, unsigned entry, uint32_t owner,
 		  uint32_t device)
 {
-	STORE(gang->table->member[entry].owner, 0); /* a dead one's, maybe */
+	RELAXED_STORE(gang->table->member[entry].owner, 0); /* a dead one's, maybe */
 	begin_open(gang);
 	enter(gang, self, entry, device);
-	STORE(gang->table->member[entry].owner, owner);
+	RELAXED_STORE(gang->table->member[entry].owner, owner);
 }
 
 bool gang_join(const struct gang *gang, struct gang_member *self, uint32_t owner, uint32_t device)
@@ -93,7 +93,7 @@ bool gang_join(const struct gang *gang, struct gang_member *self, uint32_t owner
 		struct vgpu_region_member *member = &gang->table->member[i];
 		uint32_t nobody = 0;
 
-		if (gang_table_is_taken(gang, member) || !SWAP(member->owner, nobody, owner))
+		if (gang_table_is_taken(gang, member) || !RELAXED_CAS(member->owner, nobody, owner))
 			continue;
 		enter(gang, self, i, device);
 		return true;
@@ -103,9 +103,9 @@ bool gang_join(const struct gang *gang, struct gang_member *self, uint32_t owner
 
 void gang_leave(struct gang_member *self)
 {
-	STORE(self->is_joined, false);
-	STORE(self->entry->in_flight, 0);
-	STORE(self->entry->owner, 0);
+	RELAXED_STORE(self->is_joined, false);
+	RELAXED_STORE(self->entry->in_flight, 0);
+	RELAXED_STORE(self->entry->owner, 0);
 }
 
 /* -- collectives ------------------------------------------------------------------------------ */
@@ -113,7 +113,7 @@ void gang_leave(struct gang_member *self)
 /* Names the time from one opening of the gang to the next, in the high half of a word. */
 static uint64_t epoch_of(const struct gang *gang)
 {
-	return LOAD(gang->words->opened_at) << 32;
+	return RELAXED_LOAD(gang->words->opened_at) << 32;
 }
 
 void gang_launched_collective(const struct gang *gang, struct gang_member *self)
@@ -122,15 +122,15 @@ void gang_launched_collective(const struct gang *gang, struct gang_member *self)
 
 	if (gang->kind == GANG_OF_DEVICE)
 		return;
-	if ((LOAD(*word) & ~(uint64_t)UINT32_MAX) == epoch)
-		ADD(*word, 1);
+	if ((RELAXED_LOAD(*word) & ~(uint64_t)UINT32_MAX) == epoch)
+		RELAXED_ADD(*word, 1);
 	else /* of two threads at once, one is not counted */
-		STORE(*word, epoch | 1);
+		RELAXED_STORE(*word, epoch | 1);
 }
 
 static uint32_t collectives_of(const struct gang *gang, const struct vgpu_region_member *member)
 {
-	uint64_t word = LOAD(member->collectives);
+	uint64_t word = RELAXED_LOAD(member->collectives);
 
 	return (word & ~(uint64_t)UINT32_MAX) == epoch_of(gang) ? (uint32_t)word : 0;
 }
@@ -153,16 +153,16 @@ static uint32_t most_collectives(const struct gang *gang)
 static void learn_part(const struct gang *gang, struct gang_member *self)
 {
 	uint64_t most = most_collectives(gang), own = collectives_of(gang, self->entry);
-	uint32_t mean = LOAD(self->part);
+	uint32_t mean = RELAXED_LOAD(self->part);
 	uint32_t part = most ? (uint32_t)(own * GANG_PART_ONE / most) : GANG_PART_ONE;
 
-	STORE(self->part, mean ? mean - mean / 4 + part / 4 : part);
+	RELAXED_STORE(self->part, mean ? mean - mean / 4 + part / 4 : part);
 }
 
 /* Whether another member waits for a collective that this one has yet to launch. */
 static bool is_behind(const struct gang *gang, const struct gang_member *self)
 {
-	uint64_t part = LOAD(self->part) ? LOAD(self->part) : GANG_PART_ONE;
+	uint64_t part = RELAXED_LOAD(self->part) ? RELAXED_LOAD(self->part) : GANG_PART_ONE;
 
 	return most_collectives(gang) * part / GANG_PART_ONE > collectives_of(gang, self->entry);
 }
@@ -180,7 +180,7 @@ static bool may_catch_up(const struct gang *gang, const struct gang_member *self
 
 bool gang_is_shut(const struct gang *gang)
 {
-	return LOAD(gang->words->shut_at) != 0;
+	return RELAXED_LOAD(gang->words->shut_at) != 0;
 }
 
 /* In how many of the first closing_ns ns of a closing idle members could launch. Each phase in
@@ -204,37 +204,37 @@ static uint64_t soft_ns(uint64_t closing_ns, bool *ret_hard)
 static void begin_closing(struct gang_member *self, uint64_t shut_at_ns, uint32_t progress,
 			  uint64_t now_ns)
 {
-	STORE(self->closing, shut_at_ns);
-	STORE(self->progress, progress);
-	STORE(self->quiet_ns, now_ns);
-	STORE(self->let_go, 0);
-	STORE(self->waits_ns, 0); /* no member is the holder meanwhile */
-	STORE(self->free_ns, 0);
-	STORE(self->was_busy, false);
-	STORE(self->is_cut, false);
+	RELAXED_STORE(self->closing, shut_at_ns);
+	RELAXED_STORE(self->progress, progress);
+	RELAXED_STORE(self->quiet_ns, now_ns);
+	RELAXED_STORE(self->let_go, 0);
+	RELAXED_STORE(self->waits_ns, 0); /* no member is the holder meanwhile */
+	RELAXED_STORE(self->free_ns, 0);
+	RELAXED_STORE(self->was_busy, false);
+	RELAXED_STORE(self->is_cut, false);
 }
 
 static void note_progress(struct gang_member *self, uint32_t progress, uint64_t now_ns)
 {
-	if (LOAD(self->progress) == progress)
+	if (RELAXED_LOAD(self->progress) == progress)
 		return;
-	STORE(self->progress, progress);
-	STORE(self->quiet_ns, now_ns);
+	RELAXED_STORE(self->progress, progress);
+	RELAXED_STORE(self->quiet_ns, now_ns);
 }
 
 static uint64_t quiet_for_ns(const struct gang_member *self, uint64_t now_ns)
 {
-	return since(now_ns, LOAD(self->quiet_ns));
+	return since(now_ns, RELAXED_LOAD(self->quiet_ns));
 }
 
 /* The same, without the phases in which no member goes on: nothing can make progress in them. */
 static uint64_t soft_quiet_ns(const struct gang_member *self, uint64_t now_ns)
 {
-	uint64_t closing_ns = LOAD(self->closing);
+	uint64_t closing_ns = RELAXED_LOAD(self->closing);
 	bool hard;
 
 	return since(soft_ns(since(now_ns, closing_ns), &hard),
-		     soft_ns(since(LOAD(self->quiet_ns), closing_ns), &hard));
+		     soft_ns(since(RELAXED_LOAD(self->quiet_ns), closing_ns), &hard));
 }
 
 static int device_of(const struct gang_member *self)
@@ -247,13 +247,13 @@ static int device_of(const struct gang_member *self)
 static bool is_impatient(struct gang_member *self, uint64_t quiet_ns, uint64_t patience_ns,
 			 unsigned most_doublings, uint64_t now_ns)
 {
-	uint32_t let_go = LOAD(self->let_go);
+	uint32_t let_go = RELAXED_LOAD(self->let_go);
 
 	if (quiet_ns < patience_ns << (let_go < most_doublings ? let_go : most_doublings))
 		return false;
 	trace_write(TRACE_GANG_LET_GO, device_of(self), (int64_t)quiet_ns, let_go);
-	STORE(self->let_go, let_go + 1);
-	STORE(self->quiet_ns, now_ns);
+	RELAXED_STORE(self->let_go, let_go + 1);
+	RELAXED_STORE(self->quiet_ns, now_ns);
 	return true;
 }
 
@@ -264,7 +264,7 @@ static uint64_t ask_busy(const struct gang *gang, struct gang_member *self, bool
 	uint64_t quiet_ns = quiet_for_ns(self, now_ns);
 	bool impatient;
 
-	STORE(self->was_busy, true);
+	RELAXED_STORE(self->was_busy, true);
 	if (several)
 		impatient = is_impatient(self, quiet_ns, GANG_PATIENCE_SEVERAL_NS, 8, now_ns);
 	else if (gang->kind == GANG_OF_DEVICE) /* it has no such phases */
@@ -281,14 +281,14 @@ static uint64_t ask_busy(const struct gang *gang, struct gang_member *self, bool
 static uint64_t ask_idle(const struct gang *gang, struct gang_member *self, uint64_t closing_ns,
 			 uint64_t now_ns)
 {
-	uint64_t idle_ns = LOAD(self->entry->ended);
+	uint64_t idle_ns = RELAXED_LOAD(self->entry->ended);
 	bool hard;
 
-	if (LOAD(self->was_busy))
+	if (RELAXED_LOAD(self->was_busy))
 		idle_ns = now_ns;
-	STORE(self->was_busy, false);
-	if (LOAD(self->quiet_ns) < idle_ns && idle_ns <= now_ns)
-		STORE(self->quiet_ns, idle_ns);
+	RELAXED_STORE(self->was_busy, false);
+	if (RELAXED_LOAD(self->quiet_ns) < idle_ns && idle_ns <= now_ns)
+		RELAXED_STORE(self->quiet_ns, idle_ns);
 	if (gang->kind == GANG_OF_DEVICE)
 		return is_impatient(self, quiet_for_ns(self, now_ns), GANG_PATIENCE_IDLE_NS, 4,
 				    now_ns)
@@ -297,7 +297,7 @@ static uint64_t ask_idle(const struct gang *gang, struct gang_member *self, uint
 	soft_ns(closing_ns, &hard);
 	if (hard || quiet_for_ns(self, now_ns) < GANG_GRACE_NS)
 		return GANG_POLL_NS;
-	STORE(self->quiet_ns, now_ns);
+	RELAXED_STORE(self->quiet_ns, now_ns);
 	return 0;
 }
 
@@ -312,7 +312,7 @@ static uint64_t recovery_ns(const struct gang *gang, const struct gang_sight *si
 		return sight->ready_ns;
 	for (unsigned i = 0; i < gang_table_used(gang); i++) {
 		struct vgpu_region_member *member = gang_table_at(gang, i);
-		uint64_t wait_ns = member ? since(LOAD(member->ready), now_ns) : 0;
+		uint64_t wait_ns = member ? since(RELAXED_LOAD(member->ready), now_ns) : 0;
 
 		if (wait_ns > most_ns && gang_table_is_taken(gang, member))
 			most_ns = wait_ns;
@@ -322,8 +322,8 @@ static uint64_t recovery_ns(const struct gang *gang, const struct gang_sight *si
 
 static void count_throttled(const struct gang *gang, uint32_t device, uint64_t ns)
 {
-	ADD(gang->devices[device].throttled, 1);
-	ADD(gang->devices[device].throttled_ns, ns);
+	RELAXED_ADD(gang->devices[device].throttled, 1);
+	RELAXED_ADD(gang->devices[device].throttled_ns, ns);
 }
 
 /* Counts for how long the devices of the slice's own gang were throttled. */
@@ -333,7 +333,7 @@ static void count_all_throttled(const struct gang *gang, uint64_t ns)
 
 	for (unsigned i = 0; i < gang_table_used(gang); i++) {
 		const struct vgpu_region_member *member = gang_table_at(gang, i);
-		uint32_t device = member ? LOAD(member->device) : VGPU_DEVICES_MAX;
+		uint32_t device = member ? RELAXED_LOAD(member->device) : VGPU_DEVICES_MAX;
 
 		if (device >= VGPU_DEVICES_MAX || counted >> device & 1)
 			continue;
@@ -350,23 +350,23 @@ static void end_closing(const struct gang *gang, struct gang_member *self, uint6
 	const struct vgpu_region_member *member = self->entry;
 	uint64_t none = 0;
 
-	if (SWAP(self->closing, closing_ns, none) && first_on(gang, self->device) == member)
+	if (RELAXED_CAS(self->closing, closing_ns, none) && first_on(gang, self->device) == member)
 		count_throttled(gang, self->device,
-				since(LOAD(gang->words->opened_at), closing_ns));
+				since(RELAXED_LOAD(gang->words->opened_at), closing_ns));
 }
 
 static void open_gang(const struct gang *gang, uint64_t shut_at_ns, uint64_t now_ns)
 {
 	uint64_t open = 0, shut_for_ns = since(now_ns, shut_at_ns);
 
-	STORE(gang->words->opened_at, now_ns);
-	if (SWAP(gang->words->shut_at, shut_at_ns, open) && gang->kind != GANG_OF_SLICES)
+	RELAXED_STORE(gang->words->opened_at, now_ns);
+	if (RELAXED_CAS(gang->words->shut_at, shut_at_ns, open) && gang->kind != GANG_OF_SLICES)
 		count_all_throttled(gang, shut_for_ns);
 }
 
 void gang_begin_turns(const struct gang *gang, uint64_t now_ns)
 {
-	uint64_t shut_at_ns = LOAD(gang->words->shut_at);
+	uint64_t shut_at_ns = RELAXED_LOAD(gang->words->shut_at);
 
 	if (shut_at_ns)
 		open_gang(gang, shut_at_ns, now_ns);
@@ -375,7 +375,7 @@ void gang_begin_turns(const struct gang *gang, uint64_t now_ns)
 /* The debt at which the gang begins to close: the longer it takes to close, the more seldom. */
 static int64_t shut_level_ns(const struct gang *gang)
 {
-	int64_t level_ns = -(int64_t)LOAD(gang->words->closing_ns) * GANG_CLOSING_TIMES;
+	int64_t level_ns = -(int64_t)RELAXED_LOAD(gang->words->closing_ns) * GANG_CLOSING_TIMES;
 
 	if (gang->kind == GANG_OF_DEVICE) /* nothing is lost while it closes */
 		return GANG_DEVICE_SHUT_NS;
@@ -387,23 +387,23 @@ static int64_t shut_level_ns(const struct gang *gang)
 /* The first member that sees the cut notes for how long the gang closed. */
 static void note_cut(const struct gang *gang, uint64_t closing_ns)
 {
-	uint64_t mean_ns = LOAD(gang->words->closing_ns);
+	uint64_t mean_ns = RELAXED_LOAD(gang->words->closing_ns);
 	uint32_t not_yet = 0;
 
-	if (!SWAP(gang->words->cut, not_yet, 1))
+	if (!RELAXED_CAS(gang->words->cut, not_yet, 1))
 		return;
-	STORE(gang->words->closing_ns, mean_ns - mean_ns / 4 + closing_ns / 4);
+	RELAXED_STORE(gang->words->closing_ns, mean_ns - mean_ns / 4 + closing_ns / 4);
 }
 
 /* The gang is shut, or closing. others: another member has work in flight. */
 static uint64_t ask_shut(const struct gang *gang, struct gang_member *self,
 			 const struct gang_sight *sight, bool others, uint64_t now_ns)
 {
-	uint64_t shut_at_ns = LOAD(self->closing), wait_ns;
+	uint64_t shut_at_ns = RELAXED_LOAD(self->closing), wait_ns;
 	int64_t shut_for_ns = (int64_t)since(now_ns, shut_at_ns);
 
 	if (others && may_catch_up(gang, self, sight, (uint64_t)shut_for_ns)) {
-		STORE(self->quiet_ns, now_ns);
+		RELAXED_STORE(self->quiet_ns, now_ns);
 		trace_write(TRACE_GANG_GOES_ON, device_of(self), sight->level_ns, 1);
 		return 0;
 	}
@@ -416,8 +416,8 @@ static uint64_t ask_shut(const struct gang *gang, struct gang_member *self,
 		return wait_ns;
 	}
 	note_cut(gang, (uint64_t)shut_for_ns);
-	if (!LOAD(self->is_cut)) {
-		STORE(self->is_cut, true);
+	if (!RELAXED_LOAD(self->is_cut)) {
+		RELAXED_STORE(self->is_cut, true);
 		learn_part(gang, self);
 	}
 	wait_ns = recovery_ns(gang, sight, now_ns);
@@ -444,7 +444,8 @@ uint64_t gang_ahead_most_ns(const struct gang *gang, int64_t level_ns)
 uint64_t gang_ask(const struct gang *gang, struct gang_member *self, const struct gang_sight *sight,
 		  uint64_t now_ns)
 {
-	uint64_t shut_at_ns = LOAD(gang->words->shut_at), closing_ns = LOAD(self->closing), wait_ns;
+	uint64_t shut_at_ns = RELAXED_LOAD(gang->words->shut_at),
+		 closing_ns = RELAXED_LOAD(self->closing), wait_ns;
 	uint32_t progress;
 	bool others;
 
@@ -455,21 +456,21 @@ uint64_t gang_ask(const struct gang *gang, struct gang_member *self, const struc
 			return gang->kind == GANG_OF_DEVICE
 				       ? holder_ask(gang, self, sight->in_flight, now_ns)
 				       : 0;
-		if (SWAP(gang->words->shut_at, shut_at_ns, now_ns)) {
-			STORE(gang->words->cut, 0);
+		if (RELAXED_CAS(gang->words->shut_at, shut_at_ns, now_ns)) {
+			RELAXED_STORE(gang->words->cut, 0);
 			trace_write(TRACE_GANG_SHUT, device_of(self), sight->level_ns, 0);
 		}
-		shut_at_ns = LOAD(gang->words->shut_at);
+		shut_at_ns = RELAXED_LOAD(gang->words->shut_at);
 		if (!shut_at_ns)
 			return 0; /* another member has opened it again */
 	}
 	others = gang_table_any_in_flight(gang, self->entry, now_ns, &progress);
-	if (LOAD(self->closing) != shut_at_ns)
+	if (RELAXED_LOAD(self->closing) != shut_at_ns)
 		begin_closing(self, shut_at_ns, progress, now_ns);
 	else
 		note_progress(self, progress, now_ns);
 	if (gang->kind != GANG_OF_DEVICE)
-		STORE(self->entry->ready, sight->ready_ns ? now_ns + sight->ready_ns : 0);
+		RELAXED_STORE(self->entry->ready, sight->ready_ns ? now_ns + sight->ready_ns : 0);
 	wait_ns = ask_shut(gang, self, sight, others, now_ns);
 	if (gang->kind == GANG_OF_DEVICE)
 		holder_note_wait(self, wait_ns && !sight->in_flight, now_ns);

@@ -1,23 +1,23 @@
 #include "gang_table.h"
 
 #include "constants.h"
-#include "words.h"
+#include "relaxed.h"
 
 bool gang_table_is_taken(const struct gang *gang, struct vgpu_region_member *member)
 {
-	uint32_t owner = LOAD(member->owner), nobody = 0;
+	uint32_t owner = RELAXED_LOAD(member->owner), nobody = 0;
 
 	if (!owner)
 		return false;
 	if (gang->lives(gang, owner))
 		return true;
-	SWAP(member->owner, owner, nobody);
+	RELAXED_CAS(member->owner, owner, nobody);
 	return false;
 }
 
 unsigned gang_table_used(const struct gang *gang)
 {
-	uint32_t count = LOAD(gang->table->group.members);
+	uint32_t count = RELAXED_LOAD(gang->table->group.members);
 
 	return count < VGPU_GANG_MEMBERS_MAX ? count : VGPU_GANG_MEMBERS_MAX;
 }
@@ -27,8 +27,10 @@ struct vgpu_region_member *gang_table_at(const struct gang *gang, unsigned entry
 	struct vgpu_region_member *member = &gang->table->member[entry];
 	bool any_slice = gang->kind == GANG_OF_SLICES;
 
-	return LOAD(member->owner) && (any_slice || LOAD(member->slice) == gang->slice) ? member
-											: NULL;
+	return RELAXED_LOAD(member->owner) &&
+			       (any_slice || RELAXED_LOAD(member->slice) == gang->slice)
+		       ? member
+		       : NULL;
 }
 
 bool gang_table_is_overdue(const struct gang *gang, const struct vgpu_region_member *member,
@@ -40,7 +42,7 @@ bool gang_table_is_overdue(const struct gang *gang, const struct vgpu_region_mem
 	if (gang->kind != GANG_OF_DEVICE ||
 	    __atomic_load_n(&member->in_flight, __ATOMIC_ACQUIRE) != VGPU_MEMBER_IN_FLIGHT)
 		return false;
-	expected_ns = LOAD(member->expected);
+	expected_ns = RELAXED_LOAD(member->expected);
 	return expected_ns && expected_ns < now_ns;
 }
 
@@ -49,10 +51,10 @@ bool gang_table_has_work(const struct gang *gang, struct vgpu_region_member *mem
 {
 	uint64_t seen, ago_ns;
 
-	if (!LOAD(member->owner) || !LOAD(member->in_flight) ||
+	if (!RELAXED_LOAD(member->owner) || !RELAXED_LOAD(member->in_flight) ||
 	    gang_table_is_overdue(gang, member, now_ns))
 		return false;
-	seen = LOAD(member->seen);
+	seen = RELAXED_LOAD(member->seen);
 	ago_ns = since(now_ns, seen);
 	if (seen <= now_ns && ago_ns < GANG_DEAD_NS)
 		return true;
@@ -63,10 +65,11 @@ bool gang_table_has_work(const struct gang *gang, struct vgpu_region_member *mem
 
 uint32_t gang_table_own_device(const struct gang *gang, const struct vgpu_region_member *member)
 {
-	uint32_t device = LOAD(member->device);
+	uint32_t device = RELAXED_LOAD(member->device);
 
-	return LOAD(member->slice) == gang->slice && device < VGPU_DEVICES_MAX ? device
-									       : VGPU_DEVICES_MAX;
+	return RELAXED_LOAD(member->slice) == gang->slice && device < VGPU_DEVICES_MAX
+		       ? device
+		       : VGPU_DEVICES_MAX;
 }
 
 bool gang_table_any_in_flight(const struct gang *gang, const struct vgpu_region_member *but,
@@ -81,7 +84,7 @@ bool gang_table_any_in_flight(const struct gang *gang, const struct vgpu_region_
 		if (!member || member == but)
 			continue;
 		any |= gang_table_is_in_flight(gang, member, now_ns);
-		*ret_progress += LOAD(member->progress);
+		*ret_progress += RELAXED_LOAD(member->progress);
 	}
 	return any;
 }

@@ -4,7 +4,7 @@
 #include "constants.h"
 #include "gang_table.h"
 #include "holder.h"
-#include "words.h"
+#include "relaxed.h"
 
 #define ALL_DEVICES UINT32_MAX
 
@@ -16,16 +16,16 @@
 
 static void count_used(const struct gang *gang, uint64_t now_ns)
 {
-	uint64_t then_ns = LOAD(gang->words->counted);
+	uint64_t then_ns = RELAXED_LOAD(gang->words->counted);
 	uint32_t progress;
 	bool any = gang_table_any_in_flight(gang, NULL, now_ns, &progress);
 
 	if (now_ns <= then_ns && then_ns - now_ns < BACK_NS)
 		return;
-	if (!SWAP(gang->words->counted, then_ns, now_ns))
+	if (!RELAXED_CAS(gang->words->counted, then_ns, now_ns))
 		return; /* another thread counts that time */
 	if (then_ns && any)
-		ADD(gang->words->used_ns, since(now_ns, then_ns));
+		RELAXED_ADD(gang->words->used_ns, since(now_ns, then_ns));
 }
 
 /* -- what each device pays -------------------------------------------------------------------- */
@@ -65,17 +65,17 @@ static void pay(const struct gang *gang, uint32_t device, int64_t used_ns, uint6
 		return;
 	used_ns = bucket_charge_used(bucket, used_ns, least_ns(gang, device, now_ns));
 	if (gang->kind == GANG_OF_SLICES)
-		ADD(bucket->joint_charged, (uint64_t)used_ns);
+		RELAXED_ADD(bucket->joint_charged, (uint64_t)used_ns);
 }
 
 /* The time since the device last paid. It counts as paid from now on. */
 static uint64_t unpaid_ns(const struct gang *gang, uint32_t device, uint64_t now_ns)
 {
-	uint64_t *until = paid_until(gang, device), then_ns = LOAD(*until);
+	uint64_t *until = paid_until(gang, device), then_ns = RELAXED_LOAD(*until);
 
 	if (now_ns <= then_ns && then_ns - now_ns < BACK_NS)
 		return 0;
-	if (!SWAP(*until, then_ns, now_ns) || !then_ns)
+	if (!RELAXED_CAS(*until, then_ns, now_ns) || !then_ns)
 		return 0;
 	return since(now_ns, then_ns);
 }
@@ -129,21 +129,21 @@ static int64_t bucket_paid_ns(const struct gang *gang, const struct gang_member 
 {
 	const struct vgpu_region_bucket *bucket = &gang->devices[self->device].bucket;
 
-	return LOAD(bucket->charged) + LOAD(bucket->corrected);
+	return RELAXED_LOAD(bucket->charged) + RELAXED_LOAD(bucket->corrected);
 }
 
 /* The member looks, and has work in flight. */
 static void note_paid(const struct gang *gang, struct gang_member *self)
 {
-	STORE(self->used_ns, LOAD(gang->words->used_ns));
-	STORE(self->paid_until_ns, LOAD(*paid_until(gang, self->device)));
-	STORE(self->paid_ns, bucket_paid_ns(gang, self));
+	RELAXED_STORE(self->used_ns, RELAXED_LOAD(gang->words->used_ns));
+	RELAXED_STORE(self->paid_until_ns, RELAXED_LOAD(*paid_until(gang, self->device)));
+	RELAXED_STORE(self->paid_ns, bucket_paid_ns(gang, self));
 }
 
 /* All that the bucket was charged since the member's last look, also for other members' work. */
 static int64_t charged_since_ns(const struct gang *gang, const struct gang_member *self)
 {
-	return bucket_paid_ns(gang, self) - LOAD(self->paid_ns);
+	return bucket_paid_ns(gang, self) - RELAXED_LOAD(self->paid_ns);
 }
 
 /* The part of that charge that counts as paid for the time until until_ns, in which the member had
@@ -151,7 +151,7 @@ static int64_t charged_since_ns(const struct gang *gang, const struct gang_membe
 static int64_t charged_until_ns(const struct gang *gang, const struct gang_member *self,
 				uint64_t until_ns, uint64_t now_ns)
 {
-	uint64_t from_ns = LOAD(self->paid_until_ns);
+	uint64_t from_ns = RELAXED_LOAD(self->paid_until_ns);
 	uint64_t use_ns = since(until_ns, from_ns), all_ns = since(now_ns, from_ns);
 	int64_t charged_ns = charged_since_ns(gang, self);
 
@@ -164,13 +164,13 @@ static int64_t charged_until_ns(const struct gang *gang, const struct gang_membe
 static int64_t owed_ns(const struct gang *gang, const struct gang_member *self, uint64_t until_ns,
 		       uint64_t now_ns)
 {
-	return (int64_t)since(until_ns, LOAD(self->paid_until_ns)) -
+	return (int64_t)since(until_ns, RELAXED_LOAD(self->paid_until_ns)) -
 	       charged_until_ns(gang, self, until_ns, now_ns);
 }
 
 static bool is_stale(const struct gang_member *self, uint64_t now_ns)
 {
-	return since(now_ns, LOAD(self->entry->seen)) >= GANG_STALE_NS;
+	return since(now_ns, RELAXED_LOAD(self->entry->seen)) >= GANG_STALE_NS;
 }
 
 /* Others took the member to be idle, because it did not look, but it had work in flight until
@@ -184,13 +184,13 @@ static bool pay_late(const struct gang *gang, struct gang_member *self, uint64_t
 	uint64_t use_ns, used_ns;
 	int64_t charged_ns;
 
-	if (!SWAP(member->in_flight, busy, 0))
+	if (!RELAXED_CAS(member->in_flight, busy, 0))
 		return false;
 	gang_count(gang, now_ns);
-	use_ns = since(until_ns, LOAD(self->paid_until_ns));
-	used_ns = since(LOAD(gang->words->used_ns), LOAD(self->used_ns));
+	use_ns = since(until_ns, RELAXED_LOAD(self->paid_until_ns));
+	used_ns = since(RELAXED_LOAD(gang->words->used_ns), RELAXED_LOAD(self->used_ns));
 	if (gang->kind != GANG_OF_DEVICE)
-		ADD(gang->words->used_ns, since(use_ns, used_ns));
+		RELAXED_ADD(gang->words->used_ns, since(use_ns, used_ns));
 	charged_ns = charged_since_ns(gang, self);
 	pay(gang, self->device, (int64_t)since(use_ns, charged_ns > 0 ? (uint64_t)charged_ns : 0),
 	    now_ns);
@@ -203,15 +203,15 @@ void gang_is_busy(const struct gang *gang, struct gang_member *self, uint64_t no
 
 	if (is_stale(self, now_ns) || gang_table_is_overdue(gang, member, now_ns))
 		pay_late(gang, self, now_ns, now_ns);
-	STORE(member->seen, now_ns);
+	RELAXED_STORE(member->seen, now_ns);
 	if (gang->kind == GANG_OF_DEVICE)
-		STORE(member->expected, LOAD(self->expects_ns));
-	if (LOAD(member->in_flight) == VGPU_MEMBER_IN_FLIGHT) {
+		RELAXED_STORE(member->expected, RELAXED_LOAD(self->expects_ns));
+	if (RELAXED_LOAD(member->in_flight) == VGPU_MEMBER_IN_FLIGHT) {
 		note_paid(gang, self);
 		return;
 	}
 	gang_count(gang, now_ns);
-	STORE(member->began, now_ns);
+	RELAXED_STORE(member->began, now_ns);
 	note_paid(gang, self);
 	/* Pairs with gang_is_idle's acquire: another thread that sees the end sees what was noted.
 	 */
@@ -233,8 +233,8 @@ static uint64_t idle_ns(const struct gang *gang, uint32_t device, uint64_t ended
 		if (!member ||
 		    (device != ALL_DEVICES && gang_table_own_device(gang, member) != device))
 			continue;
-		end_ns = LOAD(member->ended);
-		begin_ns = LOAD(member->began);
+		end_ns = RELAXED_LOAD(member->ended);
+		begin_ns = RELAXED_LOAD(member->began);
 		ended_ns = end_ns > ended_ns ? end_ns : ended_ns;
 		if (begin_ns < began_ns && gang_table_is_in_flight(gang, member, now_ns))
 			began_ns = begin_ns;
@@ -245,14 +245,14 @@ static uint64_t idle_ns(const struct gang *gang, uint32_t device, uint64_t ended
 /* Work of others that began later came after the member's. */
 uint64_t gang_others_ended_ns(const struct gang *gang, const struct gang_member *self)
 {
-	uint64_t last_ns = LOAD(self->entry->began), began_ns = last_ns;
+	uint64_t last_ns = RELAXED_LOAD(self->entry->began), began_ns = last_ns;
 
 	for (unsigned i = 0; i < gang_table_used(gang); i++) {
 		const struct vgpu_region_member *member = gang_table_at(gang, i);
 
-		if (member && member != self->entry && LOAD(member->began) <= began_ns &&
-		    LOAD(member->ended) > last_ns)
-			last_ns = LOAD(member->ended);
+		if (member && member != self->entry && RELAXED_LOAD(member->began) <= began_ns &&
+		    RELAXED_LOAD(member->ended) > last_ns)
+			last_ns = RELAXED_LOAD(member->ended);
 	}
 	return last_ns > began_ns ? last_ns : 0;
 }
@@ -279,11 +279,12 @@ static void end_work(const struct gang *gang, struct gang_member *self, uint64_t
 	if (gang->kind != GANG_OF_DEVICE)
 		count_used(gang, now_ns);
 	unpaid = (int64_t)unpaid_ns(gang, self->device, now_ns);
-	STORE(self->entry->in_flight, 0);
+	RELAXED_STORE(self->entry->in_flight, 0);
 	if (gang->kind != GANG_OF_DEVICE)
-		SUB(gang->words->used_ns, idle_ns(gang, ALL_DEVICES, ended_ns, now_ns));
+		RELAXED_SUB(gang->words->used_ns, idle_ns(gang, ALL_DEVICES, ended_ns, now_ns));
 	idle = (int64_t)idle_ns(gang, self->device, ended_ns, now_ns);
-	due = (int64_t)(now_ns - LOAD(self->paid_until_ns)) - idle - charged_since_ns(gang, self);
+	due = (int64_t)(now_ns - RELAXED_LOAD(self->paid_until_ns)) - idle -
+	      charged_since_ns(gang, self);
 	most = overdue ? owed_ns(gang, self, ended_ns, now_ns) : unpaid;
 	if (most < unpaid)
 		most = unpaid;
@@ -301,13 +302,13 @@ void gang_is_idle(const struct gang *gang, struct gang_member *self, uint64_t en
 	bool late = is_stale(self, now_ns) && !gang_table_is_overdue(gang, member, now_ns) &&
 		    pay_late(gang, self, ended_ns, now_ns);
 
-	STORE(member->seen, now_ns);
+	RELAXED_STORE(member->seen, now_ns);
 	if (!late && __atomic_load_n(&member->in_flight, __ATOMIC_ACQUIRE) != VGPU_MEMBER_IN_FLIGHT)
 		return;
-	STORE(member->ended, ended_ns);
+	RELAXED_STORE(member->ended, ended_ns);
 	if (!late)
 		end_work(gang, self, ended_ns, now_ns);
-	ADD(member->progress, 1);
+	RELAXED_ADD(member->progress, 1);
 	if (gang->kind == GANG_OF_DEVICE)
 		holder_release(gang, self);
 }

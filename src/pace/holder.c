@@ -4,8 +4,8 @@
 
 #include "constants.h"
 #include "gang_table.h"
+#include "relaxed.h"
 #include "sys.h"
-#include "words.h"
 
 #define WANTED 0x80000000u /* in `holder`: another member waits */
 
@@ -17,15 +17,15 @@ static uint32_t number_of(const struct gang *gang, const struct gang_member *sel
 bool holder_is_other(const struct gang *gang, const struct gang_member *self)
 {
 	return gang->kind == GANG_OF_DEVICE &&
-	       (LOAD(gang->words->holder) & ~WANTED) != number_of(gang, self);
+	       (RELAXED_LOAD(gang->words->holder) & ~WANTED) != number_of(gang, self);
 }
 
 void holder_note_wait(struct gang_member *self, bool waits, uint64_t now_ns)
 {
 	if (!waits)
-		STORE(self->entry->waits, 0);
-	else if (!LOAD(self->entry->waits))
-		STORE(self->entry->waits, now_ns);
+		RELAXED_STORE(self->entry->waits, 0);
+	else if (!RELAXED_LOAD(self->entry->waits))
+		RELAXED_STORE(self->entry->waits, now_ns);
 }
 
 void holder_release(const struct gang *gang, struct gang_member *self)
@@ -33,9 +33,9 @@ void holder_release(const struct gang *gang, struct gang_member *self)
 	uint32_t word = number_of(gang, self) | WANTED, nobody = 0;
 
 	__atomic_thread_fence(__ATOMIC_SEQ_CST); /* pairs with that of wait_for_holder */
-	if (!SWAP(gang->words->holder, word, nobody))
+	if (!RELAXED_CAS(gang->words->holder, word, nobody))
 		return;
-	STORE(self->waits_ns, 0);
+	RELAXED_STORE(self->waits_ns, 0);
 	sys_futex_wake(&gang->words->holder, INT_MAX);
 }
 
@@ -51,7 +51,7 @@ static struct vgpu_region_member *holder_at(const struct gang *gang, uint32_t nu
 static uint64_t in_vain_since(const struct vgpu_region_member *holder, uint64_t waits_ns,
 			      uint64_t now_ns)
 {
-	uint64_t seen_ns = LOAD(holder->seen);
+	uint64_t seen_ns = RELAXED_LOAD(holder->seen);
 
 	if (since(now_ns, waits_ns) >= GANG_HOLD_MOST_NS)
 		return waits_ns;
@@ -72,10 +72,10 @@ static bool keeps(const struct gang *gang, uint32_t number, uint64_t waits_ns, u
 static uint64_t ask_wanted(const struct gang *gang, struct gang_member *self, bool in_flight,
 			   uint64_t now_ns)
 {
-	uint64_t waits_ns = LOAD(self->waits_ns);
+	uint64_t waits_ns = RELAXED_LOAD(self->waits_ns);
 
-	if (!in_flight && LOAD(self->entry->in_flight) == VGPU_MEMBER_CLAIMS) {
-		STORE(self->holds_ns, now_ns); /* it waits for the slice's turn */
+	if (!in_flight && RELAXED_LOAD(self->entry->in_flight) == VGPU_MEMBER_CLAIMS) {
+		RELAXED_STORE(self->holds_ns, now_ns); /* it waits for the slice's turn */
 		return 0;
 	}
 	if (!in_flight) {
@@ -83,7 +83,7 @@ static uint64_t ask_wanted(const struct gang *gang, struct gang_member *self, bo
 		return GANG_POLL_NS;
 	}
 	if (!waits_ns)
-		STORE(self->waits_ns, waits_ns = now_ns);
+		RELAXED_STORE(self->waits_ns, waits_ns = now_ns);
 	if (since(now_ns, waits_ns) < GANG_HOLD_SOFT_NS)
 		return GANG_POLL_NS;
 	holder_release(gang, self);
@@ -94,11 +94,11 @@ static uint64_t ask_wanted(const struct gang *gang, struct gang_member *self, bo
 static uint64_t wait_for_holder(const struct gang *gang, const struct gang_member *self,
 				uint32_t word, uint64_t now_ns)
 {
-	if (!SWAP(gang->words->holder, word, word | WANTED))
+	if (!RELAXED_CAS(gang->words->holder, word, word | WANTED))
 		return GANG_POLL_NS;
 	__atomic_thread_fence(__ATOMIC_SEQ_CST); /* pairs with that of holder_release */
-	return keeps(gang, word & ~WANTED, LOAD(self->waits_ns), now_ns) ? GANG_HOLD_NS
-									 : GANG_POLL_NS;
+	return keeps(gang, word & ~WANTED, RELAXED_LOAD(self->waits_ns), now_ns) ? GANG_HOLD_NS
+										 : GANG_POLL_NS;
 }
 
 /* Without work in flight, the member claims the device. Whether it has done so just now. */
@@ -106,10 +106,10 @@ static bool claims(struct vgpu_region_member *member, uint64_t now_ns)
 {
 	uint32_t nothing = 0;
 
-	if (LOAD(member->in_flight))
+	if (RELAXED_LOAD(member->in_flight))
 		return false;
-	STORE(member->seen, now_ns);
-	if (!SWAP(member->in_flight, nothing, VGPU_MEMBER_CLAIMS))
+	RELAXED_STORE(member->seen, now_ns);
+	if (!RELAXED_CAS(member->in_flight, nothing, VGPU_MEMBER_CLAIMS))
 		return false;
 	__atomic_thread_fence(__ATOMIC_SEQ_CST); /* a reader of the new holder sees the claim */
 	return true;
@@ -119,15 +119,15 @@ static bool claims(struct vgpu_region_member *member, uint64_t now_ns)
 static bool swap_holder(const struct gang *gang, const struct gang_member *self, uint32_t word,
 			uint64_t now_ns)
 {
-	uint64_t waits_ns = LOAD(self->waits_ns);
+	uint64_t waits_ns = RELAXED_LOAD(self->waits_ns);
 	uint32_t number = number_of(gang, self);
 
-	if (!SWAP(gang->words->holder, word, number))
+	if (!RELAXED_CAS(gang->words->holder, word, number))
 		return false;
 	__atomic_thread_fence(__ATOMIC_SEQ_CST); /* pairs with that of holder_claim */
 	if (!keeps(gang, word & ~WANTED, waits_ns, now_ns))
 		return true;
-	SWAP(gang->words->holder, number, word | WANTED);
+	RELAXED_CAS(gang->words->holder, number, word | WANTED);
 	return false;
 }
 
@@ -141,23 +141,23 @@ static uint64_t take(const struct gang *gang, struct gang_member *self, uint32_t
 
 	if (!swap_holder(gang, self, word, now_ns)) {
 		if (claimed && holder_is_other(gang, self)) /* else another thread has taken it */
-			SWAP(self->entry->in_flight, claim, 0);
+			RELAXED_CAS(self->entry->in_flight, claim, 0);
 		return GANG_POLL_NS;
 	}
-	STORE(self->waits_ns, 0);
-	STORE(self->free_ns, 0);
-	STORE(self->holds_ns, now_ns);
+	RELAXED_STORE(self->waits_ns, 0);
+	RELAXED_STORE(self->free_ns, 0);
+	RELAXED_STORE(self->holds_ns, now_ns);
 	return 0;
 }
 
 /* Whether another member has waited for longer than this one. */
 static bool is_another_first(const struct gang *gang, const struct gang_member *self)
 {
-	uint64_t own_ns = LOAD(self->entry->waits);
+	uint64_t own_ns = RELAXED_LOAD(self->entry->waits);
 
 	for (unsigned i = 0; i < gang_table_used(gang); i++) {
 		struct vgpu_region_member *member = gang_table_at(gang, i);
-		uint64_t waits_ns = member ? LOAD(member->waits) : 0;
+		uint64_t waits_ns = member ? RELAXED_LOAD(member->waits) : 0;
 
 		if (member != self->entry && waits_ns && (!own_ns || waits_ns < own_ns) &&
 		    gang_table_is_taken(gang, member))
@@ -170,30 +170,31 @@ static bool is_another_first(const struct gang *gang, const struct gang_member *
  */
 static bool leaves_it(const struct gang *gang, struct gang_member *self, uint64_t now_ns)
 {
-	uint64_t free_ns = LOAD(self->free_ns);
+	uint64_t free_ns = RELAXED_LOAD(self->free_ns);
 
 	if (free_ns && since(now_ns, free_ns) >= GANG_HOLD_GAVE_NS)
 		return false;
 	if (!is_another_first(gang, self))
 		return false;
 	if (!free_ns)
-		STORE(self->free_ns, now_ns);
+		RELAXED_STORE(self->free_ns, now_ns);
 	return true;
 }
 
 static uint64_t ask(const struct gang *gang, struct gang_member *self, bool in_flight,
 		    uint64_t now_ns)
 {
-	uint32_t number = number_of(gang, self), word = LOAD(gang->words->holder);
+	uint32_t number = number_of(gang, self), word = RELAXED_LOAD(gang->words->holder);
 
-	if (word == (number | WANTED) && since(now_ns, LOAD(self->holds_ns)) >= GANG_HOLD_NS)
+	if (word == (number | WANTED) &&
+	    since(now_ns, RELAXED_LOAD(self->holds_ns)) >= GANG_HOLD_NS)
 		return ask_wanted(gang, self, in_flight, now_ns);
 	if ((word & ~WANTED) == number)
 		return 0;
-	if (!LOAD(self->waits_ns))
-		STORE(self->waits_ns, now_ns);
-	if (keeps(gang, word & ~WANTED, LOAD(self->waits_ns), now_ns)) {
-		STORE(self->free_ns, 0);
+	if (!RELAXED_LOAD(self->waits_ns))
+		RELAXED_STORE(self->waits_ns, now_ns);
+	if (keeps(gang, word & ~WANTED, RELAXED_LOAD(self->waits_ns), now_ns)) {
+		RELAXED_STORE(self->free_ns, 0);
 		return wait_for_holder(gang, self, word, now_ns);
 	}
 	return leaves_it(gang, self, now_ns) ? GANG_POLL_NS : take(gang, self, word, now_ns);
@@ -210,22 +211,22 @@ uint64_t holder_ask(const struct gang *gang, struct gang_member *self, bool in_f
 
 bool holder_claim(const struct gang *gang, struct gang_member *self, uint64_t now_ns)
 {
-	STORE(self->entry->seen, now_ns);
-	STORE(self->entry->in_flight, VGPU_MEMBER_CLAIMS);
+	RELAXED_STORE(self->entry->seen, now_ns);
+	RELAXED_STORE(self->entry->in_flight, VGPU_MEMBER_CLAIMS);
 	__atomic_thread_fence(__ATOMIC_SEQ_CST); /* pairs with that of take */
 	return !holder_is_other(gang, self);
 }
 
 void holder_unclaim(const struct gang *gang, struct gang_member *self, uint64_t now_ns)
 {
-	STORE(self->entry->seen, now_ns);
-	STORE(self->entry->in_flight, 0);
+	RELAXED_STORE(self->entry->seen, now_ns);
+	RELAXED_STORE(self->entry->in_flight, 0);
 	holder_release(gang, self);
 }
 
 void holder_sleep(const struct gang *gang, uint64_t wait_ns)
 {
-	uint32_t word = LOAD(gang->words->holder);
+	uint32_t word = RELAXED_LOAD(gang->words->holder);
 
 	if (word & WANTED)
 		sys_futex_wait(&gang->words->holder, word, wait_ns);

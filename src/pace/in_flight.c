@@ -3,7 +3,7 @@
 #include "clock.h"
 #include "constants.h"
 #include "meter.h"
-#include "words.h"
+#include "relaxed.h"
 
 #define LEARN_PARTS 8
 
@@ -16,7 +16,7 @@ static struct in_flight_mark *mark_at(struct in_flight *it, uint32_t number)
 
 static bool records_by_streams(const struct in_flight *it, uint64_t now_ns)
 {
-	uint64_t then_ns = LOAD(it->by_streams_ns);
+	uint64_t then_ns = RELAXED_LOAD(it->by_streams_ns);
 
 	return then_ns && meter_since(now_ns, then_ns) < MARK_STREAMS_NS;
 }
@@ -51,15 +51,15 @@ static struct in_flight_mark *moving(struct in_flight *it)
 static void note_mark(struct in_flight *it, struct in_flight_mark *mark, uint64_t launches)
 {
 	mark->launches = launches;
-	STORE(it->marked, launches);
-	STORE(it->mixed, false);
+	RELAXED_STORE(it->marked, launches);
+	RELAXED_STORE(it->mixed, false);
 }
 
 /* Records a mark after all streams of the context. stays: later launches do not move the mark. */
 static bool mark_all(struct in_flight *it, bool stays, uint64_t now_ns)
 {
 	const struct pace_work all = {.device = it->device, .context = it->context};
-	uint64_t launches = LOAD(it->launches);
+	uint64_t launches = RELAXED_LOAD(it->launches);
 	struct in_flight_mark *mark = moving(it);
 	bool is_new = !mark;
 
@@ -70,7 +70,7 @@ static bool mark_all(struct in_flight *it, bool stays, uint64_t now_ns)
 	if (!mark)
 		return false;
 	if (!pace_driver->fence(mark->event, &all)) {
-		STORE(it->by_streams_ns, now_ns);
+		RELAXED_STORE(it->by_streams_ns, now_ns);
 		return false;
 	}
 	mark->stream = NULL;
@@ -78,8 +78,8 @@ static bool mark_all(struct in_flight *it, bool stays, uint64_t now_ns)
 	it->tail += is_new;
 	note_mark(it, mark, launches);
 	if (stays) {
-		STORE(it->marked_ns, now_ns);
-		STORE(it->marked_at, launches);
+		RELAXED_STORE(it->marked_ns, now_ns);
+		RELAXED_STORE(it->marked_at, launches);
 	}
 	return true;
 }
@@ -88,7 +88,7 @@ static bool mark_all(struct in_flight *it, bool stays, uint64_t now_ns)
 static void mark_stream(struct in_flight *it, const struct pace_work *work)
 {
 	const void *stream = meter_stream(work);
-	uint64_t launches = LOAD(it->launches);
+	uint64_t launches = RELAXED_LOAD(it->launches);
 	struct in_flight_mark *mark;
 	uint32_t number = it->head;
 	bool is_new;
@@ -111,10 +111,10 @@ static void mark_stream(struct in_flight *it, const struct pace_work *work)
  * mark reached and this look. */
 static void note_reached(struct in_flight *it, uint64_t at_ns, uint64_t now_ns)
 {
-	uint64_t least_ns = LOAD(it->pending_ns);
+	uint64_t least_ns = RELAXED_LOAD(it->pending_ns);
 
 	at_ns = at_ns < least_ns ? least_ns : at_ns;
-	STORE(it->reached_ns, at_ns < now_ns ? at_ns : now_ns);
+	RELAXED_STORE(it->reached_ns, at_ns < now_ns ? at_ns : now_ns);
 }
 
 /* Learns the mean time of the launches between two consecutive marks, or between the period's begin
@@ -125,7 +125,7 @@ static uint64_t learn(struct in_flight *it, const struct in_flight_mark *to, uin
 					     .context = it->begin_context,
 					     .launches = it->before},
 				    *from = mark_at(it, it->head - 1);
-	uint64_t took_ns, count, mean_ns = LOAD(it->mean_ns);
+	uint64_t took_ns, count, mean_ns = RELAXED_LOAD(it->mean_ns);
 
 	if (!it->is_exact && mean_ns && meter_since(now_ns, it->learned_ns) < LEARN_EACH_NS)
 		return UINT64_MAX;
@@ -136,8 +136,9 @@ static uint64_t learn(struct in_flight *it, const struct in_flight_mark *to, uin
 	    pace_driver->elapsed(from->event, to->event, &took_ns) != PACE_TOOK)
 		return UINT64_MAX;
 	count = to->launches - from->launches;
-	STORE(it->mean_ns, mean_ns ? mean_ns - mean_ns / MEAN_PART + took_ns / count / MEAN_PART
-				   : took_ns / count);
+	RELAXED_STORE(it->mean_ns,
+		      mean_ns ? mean_ns - mean_ns / MEAN_PART + took_ns / count / MEAN_PART
+			      : took_ns / count);
 	it->learned_ns = now_ns;
 	return took_ns;
 }
@@ -150,14 +151,14 @@ static bool any_pending(struct in_flight *it, bool over, uint64_t now_ns)
 		uint64_t took_ns = UINT64_MAX;
 
 		if (mark->event && !over && !pace_driver->is_reached(mark->event)) {
-			STORE(it->pending_ns, now_ns);
+			RELAXED_STORE(it->pending_ns, now_ns);
 			return true;
 		}
 		if (mark->event) /* else its context was destroyed */
 			took_ns = learn(it, mark, now_ns);
 		note_reached(it, took_ns < NS_PER_S ? it->reached_ns + took_ns : now_ns, now_ns);
 		if (!mark->stream)
-			STORE(it->reached, mark->launches);
+			RELAXED_STORE(it->reached, mark->launches);
 		it->head++;
 	}
 	return false;
@@ -190,15 +191,15 @@ void in_flight_begin(struct in_flight *it, const struct pace_work *work, uint64_
 		return;
 	lock_acquire(&it->lock);
 	if (!it->is_busy) {
-		STORE(it->began_ns, now_ns);
-		it->before = LOAD(it->launches);
-		STORE(it->stream, meter_stream(work));
-		STORE(it->mixed_period, false);
-		STORE(it->is_measured, is_chosen(it, now_ns));
-		STORE(it->reached_ns, now_ns);
+		RELAXED_STORE(it->began_ns, now_ns);
+		it->before = RELAXED_LOAD(it->launches);
+		RELAXED_STORE(it->stream, meter_stream(work));
+		RELAXED_STORE(it->mixed_period, false);
+		RELAXED_STORE(it->is_measured, is_chosen(it, now_ns));
+		RELAXED_STORE(it->reached_ns, now_ns);
 		/* From here on, other threads do not wait for the lock: the driver may keep this
 		 * thread until they have launched. */
-		STORE(it->is_busy, true);
+		RELAXED_STORE(it->is_busy, true);
 		if (it->begin_context != work->context)
 			it->begin = NULL;
 		if (!it->begin)
@@ -211,12 +212,12 @@ void in_flight_begin(struct in_flight *it, const struct pace_work *work, uint64_
 
 void in_flight_left(struct in_flight *it)
 {
-	SUB(it->entered, 1);
+	RELAXED_SUB(it->entered, 1);
 }
 
 static uint64_t interval_of(const struct in_flight *it)
 {
-	uint64_t interval_ns = LOAD(it->interval_ns);
+	uint64_t interval_ns = RELAXED_LOAD(it->interval_ns);
 
 	return interval_ns ? interval_ns : MARK_LEAST_NS;
 }
@@ -224,28 +225,29 @@ static uint64_t interval_of(const struct in_flight *it)
 /* Whether the launches since the last mark took the host a mark's distance, or will. */
 static bool is_far(const struct in_flight *it, uint64_t took_ns, uint64_t launches)
 {
-	return took_ns >= interval_of(it) || launches * LOAD(it->mean_ns) >= MARK_MOST_NS;
+	return took_ns >= interval_of(it) || launches * RELAXED_LOAD(it->mean_ns) >= MARK_MOST_NS;
 }
 
 /* Whether the period is measured, if it turns out to be short. Pauses between its launches then end
  * it, and each launch has a mark. */
 static bool is_watched(const struct in_flight *it, uint64_t now_ns)
 {
-	return LOAD(it->is_measured) && meter_since(now_ns, LOAD(it->began_ns)) < LEARN_EACH_NS;
+	return RELAXED_LOAD(it->is_measured) &&
+	       meter_since(now_ns, RELAXED_LOAD(it->began_ns)) < LEARN_EACH_NS;
 }
 
 bool in_flight_is_due(const struct in_flight *it, uint64_t now_ns)
 {
-	return !LOAD(it->mean_ns) || is_watched(it, now_ns) ||
-	       is_far(it, meter_since(now_ns, LOAD(it->looked_ns)),
-		      LOAD(it->launches) - LOAD(it->looked_at));
+	return !RELAXED_LOAD(it->mean_ns) || is_watched(it, now_ns) ||
+	       is_far(it, meter_since(now_ns, RELAXED_LOAD(it->looked_ns)),
+		      RELAXED_LOAD(it->launches) - RELAXED_LOAD(it->looked_at));
 }
 
 static bool is_mark_due(const struct in_flight *it, const struct pace_work *work, uint64_t now_ns)
 {
-	return LOAD(it->context) != work->context || LOAD(it->by_streams_ns) ||
-	       is_far(it, meter_since(now_ns, LOAD(it->marked_ns)),
-		      LOAD(it->launches) - LOAD(it->marked_at));
+	return RELAXED_LOAD(it->context) != work->context || RELAXED_LOAD(it->by_streams_ns) ||
+	       is_far(it, meter_since(now_ns, RELAXED_LOAD(it->marked_ns)),
+		      RELAXED_LOAD(it->launches) - RELAXED_LOAD(it->marked_at));
 }
 
 void in_flight_submitted(struct in_flight *it, const struct pace_work *work, bool at_once,
@@ -254,13 +256,13 @@ void in_flight_submitted(struct in_flight *it, const struct pace_work *work, boo
 	const void *stream = meter_stream(work);
 	bool due, each;
 
-	ADD(it->launches, 1);
-	if (LOAD(it->stream) != stream) {
-		STORE(it->stream, stream);
-		STORE(it->mixed, true);
-		STORE(it->mixed_period, true);
+	RELAXED_ADD(it->launches, 1);
+	if (RELAXED_LOAD(it->stream) != stream) {
+		RELAXED_STORE(it->stream, stream);
+		RELAXED_STORE(it->mixed, true);
+		RELAXED_STORE(it->mixed_period, true);
 	}
-	each = now_ns < LOAD(it->each_until_ns) || is_watched(it, now_ns);
+	each = now_ns < RELAXED_LOAD(it->each_until_ns) || is_watched(it, now_ns);
 	due = at_once || is_mark_due(it, work, now_ns);
 	if (!due && !each)
 		return;
@@ -268,7 +270,7 @@ void in_flight_submitted(struct in_flight *it, const struct pace_work *work, boo
 		lock_acquire(&it->lock);
 	else if (!lock_try(&it->lock))
 		return; /* the next launch is marked, or the next look marks */
-	STORE(it->context, work->context);
+	RELAXED_STORE(it->context, work->context);
 	it->device = work->device;
 	if (!mark_all(it, due, now_ns))
 		mark_stream(it, work);
@@ -277,8 +279,8 @@ void in_flight_submitted(struct in_flight *it, const struct pace_work *work, boo
 
 void in_flight_mark(struct in_flight *it, uint64_t each_ns, uint64_t now_ns)
 {
-	if (!LOAD(it->is_busy) || LOAD(it->marked) == LOAD(it->launches) ||
-	    meter_since(now_ns, LOAD(it->marked_ns)) < each_ns)
+	if (!RELAXED_LOAD(it->is_busy) || RELAXED_LOAD(it->marked) == RELAXED_LOAD(it->launches) ||
+	    meter_since(now_ns, RELAXED_LOAD(it->marked_ns)) < each_ns)
 		return;
 	if (!lock_try(&it->lock))
 		return;
@@ -302,17 +304,17 @@ static uint64_t took_until_mark(struct in_flight *it)
 /* The length of a period that was seen to have ended after lasted_ns, ns. */
 static uint64_t measure_period(struct in_flight *it, uint64_t lasted_ns, uint64_t now_ns)
 {
-	bool is_marked = LOAD(it->marked) == LOAD(it->launches);
+	bool is_marked = RELAXED_LOAD(it->marked) == RELAXED_LOAD(it->launches);
 	uint64_t took_ns = took_until_mark(it), tail_ns;
 
 	if (took_ns == UINT64_MAX)
-		took_ns = is_marked ? meter_since(LOAD(it->reached_ns), it->began_ns) : 0;
+		took_ns = is_marked ? meter_since(RELAXED_LOAD(it->reached_ns), it->began_ns) : 0;
 	if (took_ns > lasted_ns)
 		took_ns = lasted_ns;
 	if (is_marked)
 		return took_ns;
 	tail_ns = lasted_ns - took_ns;
-	STORE(it->each_until_ns, now_ns + TAIL_TIMES * tail_ns);
+	RELAXED_STORE(it->each_until_ns, now_ns + TAIL_TIMES * tail_ns);
 	return took_ns + (tail_ns < TAIL_MOST_NS ? tail_ns : TAIL_MOST_NS);
 }
 
@@ -336,9 +338,10 @@ static uint64_t ended_ns(struct in_flight *it, bool exact, uint64_t now_ns)
 {
 	uint64_t lasted_ns = meter_since(now_ns, it->began_ns), took_ns;
 
-	if (LOAD(it->launches) == it->before)
+	if (RELAXED_LOAD(it->launches) == it->before)
 		return it->began_ns;
-	if (!exact && !LOAD(it->is_measured) && lasted_ns < LEARN_EACH_NS && it->lasted_sum_ns)
+	if (!exact && !RELAXED_LOAD(it->is_measured) && lasted_ns < LEARN_EACH_NS &&
+	    it->lasted_sum_ns)
 		return it->began_ns + lasted_ns * it->took_sum_ns / it->lasted_sum_ns;
 	took_ns = measure_period(it, lasted_ns, now_ns);
 	if (!exact)
@@ -350,9 +353,9 @@ static uint64_t ended_ns(struct in_flight *it, bool exact, uint64_t now_ns)
  * stream of the next launch. */
 static bool is_through(struct in_flight *it, const struct pace_work *work)
 {
-	if (LOAD(it->marked) == LOAD(it->launches))
+	if (RELAXED_LOAD(it->marked) == RELAXED_LOAD(it->launches))
 		return true;
-	return work && !LOAD(it->mixed) && LOAD(it->stream) == meter_stream(work) &&
+	return work && !RELAXED_LOAD(it->mixed) && RELAXED_LOAD(it->stream) == meter_stream(work) &&
 	       !pace_driver->is_busy(work);
 }
 
@@ -360,8 +363,8 @@ static bool is_through(struct in_flight *it, const struct pace_work *work)
  * that no more is paid for them. Launches after a mark follow it within MARK_MOST_NS. */
 static bool is_tail_old(const struct in_flight *it, uint64_t now_ns)
 {
-	return meter_since(now_ns, LOAD(it->marked_ns)) >= TAIL_MOST_NS &&
-	       meter_since(now_ns, LOAD(it->began_ns)) >= TAIL_MOST_NS;
+	return meter_since(now_ns, RELAXED_LOAD(it->marked_ns)) >= TAIL_MOST_NS &&
+	       meter_since(now_ns, RELAXED_LOAD(it->began_ns)) >= TAIL_MOST_NS;
 }
 
 /* False: a thread is inside the driver's call with a launch that belongs to the period. */
@@ -370,7 +373,7 @@ static bool end_period(struct in_flight *it)
 	__atomic_store_n(&it->is_busy, false, __ATOMIC_SEQ_CST);
 	if (!__atomic_load_n(&it->entered, __ATOMIC_SEQ_CST))
 		return true;
-	STORE(it->is_busy, true);
+	RELAXED_STORE(it->is_busy, true);
 	return false;
 }
 
@@ -379,15 +382,15 @@ static void adapt(struct in_flight *it, bool busy)
 {
 	uint64_t interval_ns = busy ? 2 * interval_of(it) : MARK_LEAST_NS;
 
-	STORE(it->interval_ns, interval_ns < MARK_MOST_NS ? interval_ns : MARK_MOST_NS);
+	RELAXED_STORE(it->interval_ns, interval_ns < MARK_MOST_NS ? interval_ns : MARK_MOST_NS);
 }
 
 /* Whether one question about the next launch's stream is likely to show that all work is over. It
  * did so for the last launch that looked. */
 static bool is_soon_told(const struct in_flight *it, const struct pace_work *work)
 {
-	return work && !LOAD(it->mixed_period) && LOAD(it->stream) == meter_stream(work) &&
-	       interval_of(it) == MARK_LEAST_NS;
+	return work && !RELAXED_LOAD(it->mixed_period) &&
+	       RELAXED_LOAD(it->stream) == meter_stream(work) && interval_of(it) == MARK_LEAST_NS;
 }
 
 static bool any_in_period(struct in_flight *it, const struct pace_work *work, bool marks,
@@ -411,10 +414,10 @@ bool in_flight_look(struct in_flight *it, const struct pace_work *work, bool mar
 
 	*ret_ended_ns = 0;
 	if (work) {
-		STORE(it->looked_ns, now_ns);
-		STORE(it->looked_at, LOAD(it->launches));
+		RELAXED_STORE(it->looked_ns, now_ns);
+		RELAXED_STORE(it->looked_at, RELAXED_LOAD(it->launches));
 	}
-	if (!LOAD(it->is_busy))
+	if (!RELAXED_LOAD(it->is_busy))
 		return false;
 	if (!lock_try(&it->lock))
 		return true;
@@ -423,8 +426,8 @@ bool in_flight_look(struct in_flight *it, const struct pace_work *work, bool mar
 	} else if (!any_in_period(it, work, marks, now_ns) && end_period(it)) {
 		busy = false;
 		*ret_ended_ns = ended_ns(it, marks || it->is_exact, now_ns);
-		STORE(it->reached, LOAD(it->launches));
-		STORE(it->reached_ns, *ret_ended_ns);
+		RELAXED_STORE(it->reached, RELAXED_LOAD(it->launches));
+		RELAXED_STORE(it->reached_ns, *ret_ended_ns);
 	}
 	lock_release(&it->lock);
 	if (work && !marks)
@@ -434,7 +437,7 @@ bool in_flight_look(struct in_flight *it, const struct pace_work *work, bool mar
 
 uint64_t in_flight_ahead_ns(const struct in_flight *it)
 {
-	return (LOAD(it->launches) - LOAD(it->reached)) * LOAD(it->mean_ns);
+	return (RELAXED_LOAD(it->launches) - RELAXED_LOAD(it->reached)) * RELAXED_LOAD(it->mean_ns);
 }
 
 void in_flight_adopt(struct in_flight *it, const struct pace_work *work, uint64_t now_ns)
@@ -443,7 +446,7 @@ void in_flight_adopt(struct in_flight *it, const struct pace_work *work, uint64_
 	lock_acquire(&it->lock);
 	it->is_exact = true;
 	it->begin_is_recorded = false; /* the event would be after launches that are in flight */
-	STORE(it->mixed_period, true); /* and those may be in any stream */
+	RELAXED_STORE(it->mixed_period, true); /* and those may be in any stream */
 	lock_release(&it->lock);
 	in_flight_submitted(it, work, true, now_ns);
 	in_flight_left(it);
@@ -462,6 +465,6 @@ void in_flight_end_context(struct in_flight *it, const void *context)
 		it->begin_is_recorded = false;
 	}
 	if (it->context == context)
-		STORE(it->context, NULL);
+		RELAXED_STORE(it->context, NULL);
 	lock_release(&it->lock);
 }

@@ -8,7 +8,7 @@
 #include "cores.h"
 #include "gang_file.h"
 #include "lock.h"
-#include "words.h"
+#include "relaxed.h"
 
 #define AGAIN_NS       (1 * NS_PER_S)    /* from one attempt to the next */
 #define AGAIN_SOON_NS  (100 * NS_PER_MS) /* while other processes of the slice change gangs */
@@ -47,7 +47,7 @@ void joint_name(const char *path)
 	memcpy(named, path ? path : "", len);
 	named[len] = '\0';
 	lock_release(&naming);
-	ADD(asked, 1);
+	RELAXED_ADD(asked, 1);
 }
 
 void joint_forget(void)
@@ -66,9 +66,9 @@ void joint_forget(void)
 
 bool joint_is_due(void)
 {
-	uint64_t due_ns = LOAD(again_ns);
+	uint64_t due_ns = RELAXED_LOAD(again_ns);
 
-	return LOAD(asked) != LOAD(settled) || LOAD(is_lost) ||
+	return RELAXED_LOAD(asked) != RELAXED_LOAD(settled) || RELAXED_LOAD(is_lost) ||
 	       (due_ns && clock_coarse_ns() >= due_ns);
 }
 
@@ -132,10 +132,10 @@ static void put_off(int error, const struct fault *fault)
 {
 	bool passes = error == -EBUSY || error == -ESTALE;
 
-	STORE(at, NULL);
-	STORE(is_lost, false);
+	RELAXED_STORE(at, NULL);
+	RELAXED_STORE(is_lost, false);
 	show(0);
-	STORE(again_ns, clock_coarse_ns() + (passes ? AGAIN_SOON_NS : AGAIN_NS));
+	RELAXED_STORE(again_ns, clock_coarse_ns() + (passes ? AGAIN_SOON_NS : AGAIN_NS));
 	if (!passes || ++attempts > QUIET_ATTEMPTS)
 		say_once(fault);
 }
@@ -171,8 +171,8 @@ static int open_file(const char *path, struct fault *fault)
 		.quota = cores_limit_at,
 	};
 	used++;
-	STORE(is_lost, false);
-	STORE(again_ns, 0);
+	RELAXED_STORE(is_lost, false);
+	RELAXED_STORE(again_ns, 0);
 	__atomic_store_n(&at, joint, __ATOMIC_RELEASE); /* pairs with joint_watch's acquire */
 	return 0;
 }
@@ -180,7 +180,7 @@ static int open_file(const char *path, struct fault *fault)
 /* Whether the gang is the present one already. */
 static bool is_at(const char *path)
 {
-	return at && !LOAD(is_lost) && strcmp(at->file.shared.path, path) == 0;
+	return at && !RELAXED_LOAD(is_lost) && strcmp(at->file.shared.path, path) == 0;
 }
 
 const struct gang *joint_settle(struct region *region)
@@ -193,15 +193,15 @@ const struct gang *joint_settle(struct region *region)
 	if (!joint_is_due())
 		return at ? &at->gang : NULL;
 	joined = region;
-	STORE(settled, LOAD(asked));
+	RELAXED_STORE(settled, RELAXED_LOAD(asked));
 	lock_acquire(&naming);
 	memcpy(path, named, sizeof(path));
 	lock_release(&naming);
-	STORE(again_ns, 0);
+	RELAXED_STORE(again_ns, 0);
 	if (is_at(path))
 		return &at->gang;
-	STORE(at, NULL);
-	STORE(is_lost, false);
+	RELAXED_STORE(at, NULL);
+	RELAXED_STORE(is_lost, false);
 	show(0);
 	if (!*path)
 		return NULL;
@@ -241,5 +241,5 @@ void joint_watch(void)
 	struct joint *joint = __atomic_load_n(&at, __ATOMIC_ACQUIRE);
 
 	if (joint && gang_file_watch(&joint->file) != 0)
-		STORE(is_lost, true);
+		RELAXED_STORE(is_lost, true);
 }

@@ -2,10 +2,10 @@
 
 #include "clock.h"
 #include "pace.h"
+#include "relaxed.h"
 #include "sample.h"
 #include "trace.h"
 #include "window.h"
-#include "words.h"
 
 static PACE_OF_THREAD struct lease {
 	struct meter *meter; /* of the lease's device */
@@ -30,8 +30,8 @@ static bool words_let_go(void)
 {
 	const int32_t *recent_kernel = __atomic_load_n(&pace_words.recent_leased, __ATOMIC_ACQUIRE);
 
-	return pace_left > PACE_ANEW / 2 && LOAD(*recent_kernel) == PACE_RECENT &&
-	       LOAD(*LOAD(pace_words.status)) != VGPU_SLOT_SUSPENDED;
+	return pace_left > PACE_ANEW / 2 && RELAXED_LOAD(*recent_kernel) == PACE_RECENT &&
+	       RELAXED_LOAD(*RELAXED_LOAD(pace_words.status)) != VGPU_SLOT_SUSPENDED;
 }
 
 bool pace_has_lease(void)
@@ -67,7 +67,7 @@ static void pay(void)
 	meter_charge_slice(meter, lease.many.charged_ns, lease.at_ns);
 	trace_write_of(TRACE_CHARGED_MANY, meter->bucket, (int64_t)lease.many.charged_ns, unpaid());
 	backlog_charge_many(&meter->backlog, &lease.many, lease.at_ns);
-	ADD(meter->window.launches, unpaid());
+	RELAXED_ADD(meter->window.launches, unpaid());
 	launches += launches < METER_RELAXED * LEASE_AFTER ? unpaid() : 0;
 }
 
@@ -118,7 +118,7 @@ void lease_take(struct meter *meter, const struct pace_work *work, uint64_t at_n
 {
 	unsigned relax = meter_relax_factor(meter), seniority = launches / LEASE_AFTER,
 		 times = seniority < relax ? seniority : relax;
-	bool barred = LOAD(meter->stuck) > 0 || !bucket_is_open(meter->bucket) ||
+	bool barred = RELAXED_LOAD(meter->stuck) > 0 || !bucket_is_open(meter->bucket) ||
 		      meter_is_mixed(meter, at_ns);
 
 	if (seniority < METER_RELAXED)

@@ -69,7 +69,7 @@ static uint64_t end_beside(const struct member *member, const struct gang *in, u
 /* Until when the work in flight will have ended, as far as the learned times show. */
 static uint64_t expected_ns(const struct member *member, uint64_t now_ns)
 {
-	if (!LOAD(member->in_flight.mean_ns))
+	if (!RELAXED_LOAD(member->in_flight.mean_ns))
 		return now_ns + GANG_STALE_NS;
 	return now_ns + 2 * in_flight_ahead_ns(&member->in_flight) + GANG_EXPECT_NS;
 }
@@ -77,7 +77,7 @@ static uint64_t expected_ns(const struct member *member, uint64_t now_ns)
 /* The member has work in flight, or is about to launch. */
 static void note_busy(const struct member *member, const struct gang *in, uint64_t now_ns)
 {
-	STORE(self_of(member)->expects_ns, expected_ns(member, now_ns));
+	RELAXED_STORE(self_of(member)->expects_ns, expected_ns(member, now_ns));
 	gang_is_busy(in, self_of(member), now_ns);
 }
 
@@ -94,16 +94,17 @@ static bool look_with(struct meter *meter, struct member *member, const struct p
 
 	if (ended_ns && in->kind == GANG_OF_DEVICE)
 		ended_ns = end_beside(member, in, ended_ns, now_ns);
-	reached = LOAD(member->in_flight.reached);
-	if (LOAD(member->reached) != reached) {
-		STORE(member->reached, reached);
-		STORE(member->reached_ns, now_ns);
+	reached = RELAXED_LOAD(member->in_flight.reached);
+	if (RELAXED_LOAD(member->reached) != reached) {
+		RELAXED_STORE(member->reached, reached);
+		RELAXED_STORE(member->reached_ns, now_ns);
 	}
-	if (!is_joined(member) || LOAD(member->by_turns))
+	if (!is_joined(member) || RELAXED_LOAD(member->by_turns))
 		return busy;
 	if (busy) {
 		note_busy(member, in, now_ns);
-		if (!LOAD(member->in_flight.is_busy)) /* another thread has just seen the end */
+		if (!RELAXED_LOAD(
+			    member->in_flight.is_busy)) /* another thread has just seen the end */
 			gang_is_idle(in, self_of(member), now_ns, now_ns);
 		backlog_show(&meter->backlog, &member->shown_ns, now_ns);
 	} else {
@@ -162,7 +163,7 @@ bool member_is(struct meter *meter, int device)
  * open, launches to the device look as well. */
 static bool is_look_due(const struct member *member, uint64_t now_ns)
 {
-	return LOAD(member->in_flight.is_busy) &&
+	return RELAXED_LOAD(member->in_flight.is_busy) &&
 	       (gang_is_shut(gang_of(member)) || in_flight_is_due(&member->in_flight, now_ns));
 }
 
@@ -172,7 +173,7 @@ static bool stays(struct meter *meter, int device, uint64_t now_ns)
 {
 	struct member *member = &members[device];
 
-	if (!membership_is_of_group(device) || !LOAD(member->in_flight.is_busy))
+	if (!membership_is_of_group(device) || !RELAXED_LOAD(member->in_flight.is_busy))
 		return false;
 	return !is_look_due(member, now_ns) || look(meter, member, NULL, now_ns);
 }
@@ -212,9 +213,9 @@ static uint64_t ahead_wait_ns(struct member *member, const struct gang_sight *si
 		return 0;
 	trace_write(TRACE_GANG_AHEAD, (int)self_of(member)->entry->device, (int64_t)sight->ahead_ns,
 		    0);
-	if (meter_since(now_ns, LOAD(member->reached_ns)) < GANG_PATIENCE_NS)
+	if (meter_since(now_ns, RELAXED_LOAD(member->reached_ns)) < GANG_PATIENCE_NS)
 		return GANG_AHEAD_POLL_NS;
-	STORE(member->reached_ns, now_ns);
+	RELAXED_STORE(member->reached_ns, now_ns);
 	return 0;
 }
 
@@ -224,8 +225,9 @@ static bool is_unknown(const struct member *member, uint64_t now_ns)
 {
 	const struct in_flight *it = &member->in_flight;
 
-	return gang_of(member)->kind == GANG_OF_DEVICE && LOAD(it->is_busy) && !LOAD(it->mean_ns) &&
-	       meter_since(now_ns, LOAD(it->reached_ns)) < TURN_UNKNOWN_NS;
+	return gang_of(member)->kind == GANG_OF_DEVICE && RELAXED_LOAD(it->is_busy) &&
+	       !RELAXED_LOAD(it->mean_ns) &&
+	       meter_since(now_ns, RELAXED_LOAD(it->reached_ns)) < TURN_UNKNOWN_NS;
 }
 
 static uint64_t ask(struct meter *meter, struct member *member, const struct pace_work *work,
@@ -258,7 +260,7 @@ static uint64_t ask(struct meter *meter, struct member *member, const struct pac
 static int nap(const struct gang *in, uint64_t wait_ns, uint64_t now_ns)
 {
 	if (wait_ns <= GANG_POLL_NS && in->kind != GANG_OF_DEVICE &&
-	    meter_since(now_ns, LOAD(in->words->shut_at)) < SPIN_NS) {
+	    meter_since(now_ns, RELAXED_LOAD(in->words->shut_at)) < SPIN_NS) {
 		for (unsigned i = 0; i < SPIN_TIMES; i++)
 			__asm__ volatile("" ::: "memory");
 		return 0;
@@ -297,7 +299,7 @@ static bool goes_by_its_gang(const struct meter *meter, struct member *member, u
 		return is_joined(member);
 	return cores_limit(meter) != 0 && !turns_are_due(meter, device_of(member), now_ns) &&
 	       (membership_meets(meter, device_of(member), now_ns) ||
-		LOAD(member->in_flight.is_busy));
+		RELAXED_LOAD(member->in_flight.is_busy));
 }
 
 /* Waits until the gang admits the launch: 0, -EAGAIN, or an error of pace_wait. */
@@ -343,8 +345,8 @@ int member_enter(struct meter *meter, const struct pace_work *work, uint64_t now
 		error = -EAGAIN;
 	if (error)
 		return error;
-	if (!LOAD(member->in_flight.is_busy))
-		STORE(member->shown_ns, now_ns);
+	if (!RELAXED_LOAD(member->in_flight.is_busy))
+		RELAXED_STORE(member->shown_ns, now_ns);
 	in_flight_begin(&member->in_flight, work, now_ns);
 	note_busy(member, gang_of(member), now_ns);
 	return 0;
@@ -357,7 +359,7 @@ void member_leave(const struct pace_work *work, bool submitted, uint64_t now_ns)
 
 	if (submitted)
 		in_flight_submitted(&member->in_flight, work, gang_is_shut(in), now_ns);
-	if (submitted && membership_is_any(work->device) && !LOAD(member->by_turns)) {
+	if (submitted && membership_is_any(work->device) && !RELAXED_LOAD(member->by_turns)) {
 		/* another thread may have seen the last work end, and have noted the device as idle
 		 */
 		note_busy(member, in, now_ns);
@@ -376,7 +378,7 @@ void member_begin_turns(const struct meter *meter, int device, uint64_t now_ns)
 		membership_share(meter, device, false);
 	if (membership_is_attached())
 		gang_begin_turns(membership_group(device), now_ns);
-	STORE(members[device].by_turns, true);
+	RELAXED_STORE(members[device].by_turns, true);
 }
 
 uint64_t member_ask_turn(const struct meter *meter, int device, bool in_flight, uint64_t now_ns,
@@ -410,7 +412,7 @@ void member_rest(int device, uint64_t now_ns)
 {
 	struct member *member = &members[device];
 
-	if (membership_is_of_group(device) && LOAD(member->by_turns))
+	if (membership_is_of_group(device) && RELAXED_LOAD(member->by_turns))
 		holder_unclaim(gang_of(member), self_of(member), now_ns);
 }
 
@@ -418,7 +420,7 @@ void member_keep(int device, uint64_t now_ns)
 {
 	struct member *member = &members[device];
 
-	if (membership_is_of_group(device) && LOAD(member->by_turns))
+	if (membership_is_of_group(device) && RELAXED_LOAD(member->by_turns))
 		holder_claim(gang_of(member), self_of(member), now_ns);
 }
 
@@ -426,10 +428,10 @@ void member_keep(int device, uint64_t now_ns)
 void member_end_turns(const struct meter *meter, int device, uint64_t now_ns)
 {
 	member_rest(device, now_ns);
-	STORE(membership_self(device)->waits_ns, 0);
+	RELAXED_STORE(membership_self(device)->waits_ns, 0);
 	if (membership_is_of_group(device))
 		holder_note_wait(membership_self(device), false, now_ns);
-	STORE(members[device].by_turns, false);
+	RELAXED_STORE(members[device].by_turns, false);
 	if (!cores_limit(meter) && membership_is_of_group(device))
 		membership_share(meter, device, false);
 }
@@ -463,7 +465,7 @@ void members_waited(void)
 		struct meter *meter;
 		uint64_t now_ns;
 
-		if (!LOAD(members[device].in_flight.is_busy))
+		if (!RELAXED_LOAD(members[device].in_flight.is_busy))
 			continue;
 		meter = cores_meter(device);
 		if (!meter)

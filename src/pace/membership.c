@@ -38,7 +38,7 @@ static struct lock joining = LOCK_INIT;
 
 static uint32_t owner_of(const struct region *region, unsigned slot)
 {
-	uint64_t claims = LOAD(region->file->own.slots[slot].claims);
+	uint64_t claims = RELAXED_LOAD(region->file->own.slots[slot].claims);
 
 	return (slot + 1) | (uint32_t)(claims << VGPU_GANG_OWNER_SLOTS);
 }
@@ -134,15 +134,15 @@ bool membership_is_attached(void)
 
 bool membership_exists(void)
 {
-	return LOAD(count) && cores_region();
+	return RELAXED_LOAD(count) && cores_region();
 }
 
 bool membership_wants_gang(int device)
 {
-	enum pace_gang now = LOAD(rule);
+	enum pace_gang now = RELAXED_LOAD(rule);
 
 	return now == PACE_GANG_YES || now == PACE_GANG_NAMED ||
-	       (now == PACE_GANG_FOUND && LOAD(wanted) >> device & 1);
+	       (now == PACE_GANG_FOUND && RELAXED_LOAD(wanted) >> device & 1);
 }
 
 /* -- entering and leaving ---------------------------------------------------------------------- */
@@ -155,7 +155,7 @@ static void leave(int device)
 	const struct gang *from = membership_gang(device);
 	uint64_t now_ns = clock_steady_ns();
 
-	SUB(count, 1);
+	RELAXED_SUB(count, 1);
 	look(device, now_ns);
 	gang_is_idle(from, self, now_ns, now_ns);
 	gang_count(from, now_ns);
@@ -216,14 +216,15 @@ static void join(struct membership *member, const struct gang *in, const struct 
 		change_gang(&own);
 		done = enter(member, &own, index);
 	}
-	STORE(living_at_ns, 0);
+	RELAXED_STORE(living_at_ns, 0);
 	if (!done) {
-		STORE(full_ns, clock_steady_ns());
+		RELAXED_STORE(full_ns, clock_steady_ns());
 		say_full();
 		return;
 	}
-	ADD(count, 1);
-	trace_write(TRACE_GANG_JOINED, meter->quota.index, gang_members(LOAD(member->gang)), 0);
+	RELAXED_ADD(count, 1);
+	trace_write(TRACE_GANG_JOINED, meter->quota.index, gang_members(RELAXED_LOAD(member->gang)),
+		    0);
 }
 
 /* Makes the device a member of the gang that the policy names; or, with `shares`, of its device's
@@ -251,7 +252,7 @@ static void change(const struct meter *meter, int device, bool shares)
  * each member. */
 static bool is_full(void)
 {
-	uint64_t then_ns = LOAD(full_ns);
+	uint64_t then_ns = RELAXED_LOAD(full_ns);
 
 	return then_ns && meter_since(clock_steady_ns(), then_ns) < FULL_NS;
 }
@@ -279,29 +280,29 @@ bool membership_meets(const struct meter *meter, int device, uint64_t now_ns)
 	uint32_t self = 1 + (uint32_t)joined->slot, last;
 	uint64_t met_ns;
 
-	if (meter_since(now_ns, LOAD(member->noted_ns)) >= MEET_EACH_NS) {
-		STORE(member->noted_ns, now_ns);
-		last = LOAD(group->launcher);
+	if (meter_since(now_ns, RELAXED_LOAD(member->noted_ns)) >= MEET_EACH_NS) {
+		RELAXED_STORE(member->noted_ns, now_ns);
+		last = RELAXED_LOAD(group->launcher);
 		if (last != self) {
-			STORE(group->launcher, self);
+			RELAXED_STORE(group->launcher, self);
 			if (last)
-				STORE(group->met_at, now_ns);
+				RELAXED_STORE(group->met_at, now_ns);
 		}
 	}
-	met_ns = LOAD(group->met_at);
+	met_ns = RELAXED_LOAD(group->met_at);
 	return met_ns && meter_since(now_ns, met_ns) < MEET_NS;
 }
 
 void pace_set_gang(enum pace_gang new_rule)
 {
 	joint_name(NULL);
-	STORE(rule, new_rule);
+	RELAXED_STORE(rule, new_rule);
 }
 
 void pace_set_named_gang(const char *path)
 {
 	joint_name(path);
-	STORE(rule, PACE_GANG_NAMED);
+	RELAXED_STORE(rule, PACE_GANG_NAMED);
 }
 
 void pace_join_gang(int device)
@@ -317,12 +318,12 @@ void pace_join_gang(int device)
 
 unsigned membership_living(uint64_t now_ns)
 {
-	uint64_t then_ns = LOAD(living_at_ns);
+	uint64_t then_ns = RELAXED_LOAD(living_at_ns);
 
 	if (!then_ns || meter_since(now_ns, then_ns) >= COUNT_NS) {
-		STORE(living_at_ns, now_ns);
+		RELAXED_STORE(living_at_ns, now_ns);
 		joint_watch();
-		STORE(living, gang_members(gang()));
+		RELAXED_STORE(living, gang_members(gang()));
 	}
-	return LOAD(living);
+	return RELAXED_LOAD(living);
 }

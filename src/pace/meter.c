@@ -18,29 +18,30 @@ const void *meter_stream(const struct pace_work *work)
 
 bool meter_is_own(const struct meter *meter)
 {
-	return LOAD(meter->thread) == &own;
+	return RELAXED_LOAD(meter->thread) == &own;
 }
 
 void meter_note_stream(struct meter *meter, const struct pace_work *work, uint64_t now_ns)
 {
-	const void *stream = meter_stream(work), *last = LOAD(meter->stream);
-	const void *last_context = LOAD(meter->context), *last_thread = LOAD(meter->thread);
+	const void *stream = meter_stream(work), *last = RELAXED_LOAD(meter->stream);
+	const void *last_context = RELAXED_LOAD(meter->context),
+		   *last_thread = RELAXED_LOAD(meter->thread);
 
 	if (last_thread != &own) {
-		STORE(meter->thread, &own);
+		RELAXED_STORE(meter->thread, &own);
 		if (last_thread)
-			STORE(meter->threads_at_ns, now_ns);
+			RELAXED_STORE(meter->threads_at_ns, now_ns);
 	}
 	if (last_context != work->context) {
-		STORE(meter->context, work->context);
+		RELAXED_STORE(meter->context, work->context);
 		if (last_context)
-			STORE(meter->contexts_at_ns, now_ns);
+			RELAXED_STORE(meter->contexts_at_ns, now_ns);
 	}
 	if (last == stream)
 		return;
-	STORE(meter->stream, stream);
+	RELAXED_STORE(meter->stream, stream);
 	if (last)
-		STORE(meter->mixed_at_ns, now_ns);
+		RELAXED_STORE(meter->mixed_at_ns, now_ns);
 }
 
 bool meter_is_busy(struct meter *meter, const struct pace_work *work, uint64_t now_ns)

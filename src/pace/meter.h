@@ -5,8 +5,8 @@
 #include "backlog.h"
 #include "bucket.h"
 #include "lock.h"
+#include "relaxed.h"
 #include "spans.h"
-#include "words.h"
 
 /*
  * The open window (window.c). It is written under its lock. A launch only tries the lock, and goes
@@ -88,7 +88,7 @@ static inline uint64_t meter_since(uint64_t now_ns, uint64_t then_ns)
 /* Whether launches went to several streams a moment ago. */
 static inline bool meter_is_mixed(const struct meter *meter, uint64_t now_ns)
 {
-	uint64_t then_ns = LOAD(meter->mixed_at_ns);
+	uint64_t then_ns = RELAXED_LOAD(meter->mixed_at_ns);
 
 	return meter_since(now_ns, then_ns) < METER_MIXED_NS;
 }
@@ -96,32 +96,32 @@ static inline bool meter_is_mixed(const struct meter *meter, uint64_t now_ns)
 /* Whether launches went to several streams a moment ago, and no window can cover all streams. */
 static inline bool meter_is_blind(const struct meter *meter, uint64_t now_ns)
 {
-	return !LOAD(meter->fenced) && meter_is_mixed(meter, now_ns);
+	return !RELAXED_LOAD(meter->fenced) && meter_is_mixed(meter, now_ns);
 }
 
 /* Whether the process's only stream may wait for something while the device is idle: then
  * unfinished work does not mean that the device is busy. */
 static inline bool meter_stalls(const struct meter *meter, uint64_t now_ns)
 {
-	return meter_since(now_ns, LOAD(meter->stalls_at_ns)) < METER_MIXED_NS;
+	return meter_since(now_ns, RELAXED_LOAD(meter->stalls_at_ns)) < METER_MIXED_NS;
 }
 
 /* Whether launches came from several contexts a moment ago. */
 static inline bool meter_mixes_contexts(const struct meter *meter, uint64_t now_ns)
 {
-	return meter_since(now_ns, LOAD(meter->contexts_at_ns)) < METER_MIXED_NS;
+	return meter_since(now_ns, RELAXED_LOAD(meter->contexts_at_ns)) < METER_MIXED_NS;
 }
 
 /* Whether launches came from several threads a moment ago. */
 static inline bool meter_mixes_threads(const struct meter *meter, uint64_t now_ns)
 {
-	return meter_since(now_ns, LOAD(meter->threads_at_ns)) < METER_MIXED_NS;
+	return meter_since(now_ns, RELAXED_LOAD(meter->threads_at_ns)) < METER_MIXED_NS;
 }
 
 /* Whether processes of other slices, or of none, have work on the device. */
 static inline bool meter_others(const struct meter *meter)
 {
-	return LOAD(meter->neighbours) != 0;
+	return RELAXED_LOAD(meter->neighbours) != 0;
 }
 
 /* Identifies the stream of a launch within its context. Per-thread default streams have one handle
@@ -142,7 +142,7 @@ bool meter_is_busy(struct meter *meter, const struct pace_work *work, uint64_t n
  * out wrong. */
 static inline void meter_break(struct meter *meter)
 {
-	ADD(meter->breaks, 1);
+	RELAXED_ADD(meter->breaks, 1);
 }
 
 /*
@@ -156,7 +156,7 @@ static inline void meter_break(struct meter *meter)
 static inline unsigned meter_relax_factor(const struct meter *meter)
 {
 	return bucket_level(meter->bucket) > METER_CREDIT_NS &&
-			       LOAD(meter->unexplained_ns) < METER_UNEXPLAINED_NS
+			       RELAXED_LOAD(meter->unexplained_ns) < METER_UNEXPLAINED_NS
 		       ? METER_RELAXED
 		       : 1;
 }

@@ -10,7 +10,7 @@
 #include "others.h"
 
 #include "clock.h"
-#include "words.h"
+#include "relaxed.h"
 
 /* Whether the device comes to the event within PROBE_NS. */
 static bool is_reached_soon(const struct span *span)
@@ -30,20 +30,20 @@ static bool is_reached_soon(const struct span *span)
  * busy. If costs are too low, the backlog says that the device is idle while it is at work. */
 static void probe(struct meter *meter, const struct pace_work *work, uint64_t now_ns)
 {
-	uint64_t then_ns = LOAD(meter->probed_at_ns);
-	uint32_t left = LOAD(meter->neighbours);
+	uint64_t then_ns = RELAXED_LOAD(meter->probed_at_ns);
+	uint32_t left = RELAXED_LOAD(meter->neighbours);
 	struct span *span;
 
 	if (meter_since(now_ns, then_ns) < PROBE_EACH_NS ||
-	    !SWAP(meter->probed_at_ns, then_ns, now_ns))
+	    !RELAXED_CAS(meter->probed_at_ns, then_ns, now_ns))
 		return;
 	span = span_take(work->context);
 	if (!span)
 		return;
 	if (!pace_driver->is_busy(work) && span_begin(span, work, false))
-		STORE(meter->neighbours, !is_reached_soon(span) ? PROBE_COUNT
-					 : left                 ? left - 1
-								: 0);
+		RELAXED_STORE(meter->neighbours, !is_reached_soon(span) ? PROBE_COUNT
+						 : left                 ? left - 1
+									: 0);
 	span_drop(span);
 }
 

@@ -11,9 +11,9 @@
 #include "overdue.h"
 
 #include "clock.h"
+#include "relaxed.h"
 #include "sys.h"
 #include "trace.h"
-#include "words.h"
 
 #define LONG_AGO 1 /* a time; 0 would mean unknown */
 
@@ -40,7 +40,7 @@ static void nap(unsigned *naps)
 
 static void prepay(struct meter *meter, int64_t more_ns)
 {
-	ADD(meter->prepaid_ns, more_ns);
+	RELAXED_ADD(meter->prepaid_ns, more_ns);
 	meter_correct(meter, more_ns);
 }
 
@@ -54,17 +54,17 @@ static void give_up(struct meter *meter, const struct pace_work *work, uint64_t 
 
 	prepay(meter, (int64_t)waited_ns);
 	count = spans_give_up(work->context, overdue_ns, waited_ns);
-	if (!count && LOAD(meter->given_up) >= before) {
-		STORE(meter->futile, true);
+	if (!count && RELAXED_LOAD(meter->given_up) >= before) {
+		RELAXED_STORE(meter->futile, true);
 		prepay(meter, -(int64_t)waited_ns);
 		return;
 	}
-	STORE(meter->awaited, OVERDUE_AWAITED);
+	RELAXED_STORE(meter->awaited, OVERDUE_AWAITED);
 	if (!count)
 		return;
-	ADD(meter->given_up, (int32_t)count);
-	ADD(meter->stuck, (int32_t)count);
-	ADD(meter->rounds, 1);
+	RELAXED_ADD(meter->given_up, (int32_t)count);
+	RELAXED_ADD(meter->stuck, (int32_t)count);
+	RELAXED_ADD(meter->rounds, 1);
 }
 
 /* Work that was due by the returned time is overdue at now_ns. */
@@ -80,15 +80,17 @@ static uint64_t overdue_at(const struct meter *meter, uint64_t now_ns)
  * kernel in flight may wait for launches. */
 static bool is_behind(const struct meter *meter, const struct spans_left *left)
 {
-	return left->behind && LOAD(meter->stuck) <= 0;
+	return left->behind && RELAXED_LOAD(meter->stuck) <= 0;
 }
 
 /* How long a launch waits. The time doubles for each wait that ended without success and whose work
  * has not finished. A kernel may well wait for the next launch, but hardly for the third. */
 static uint64_t patience(const struct meter *meter, const struct spans_left *left)
 {
-	int32_t rounds = LOAD(meter->rounds);
-	uint64_t ns = LOAD(meter->patience_ns) << (rounds < 0 ? 0 : rounds > 8 ? 8 : rounds);
+	int32_t rounds = RELAXED_LOAD(meter->rounds);
+	uint64_t ns = RELAXED_LOAD(meter->patience_ns) << (rounds < 0   ? 0
+							   : rounds > 8 ? 8
+									: rounds);
 
 	if (left->alike)
 		ns *= PATIENCE_ALIKE;
@@ -101,7 +103,7 @@ static uint64_t patience(const struct meter *meter, const struct spans_left *lef
  * in flight. */
 static bool is_due(const struct meter *meter, uint64_t now_ns)
 {
-	return now_ns >= LOAD(meter->settle_at_ns);
+	return now_ns >= RELAXED_LOAD(meter->settle_at_ns);
 }
 
 /* The next settling is when the first span is due, within SETTLE_MOST_NS; and at once if a span is
@@ -112,18 +114,18 @@ static void plan_settling(struct meter *meter, uint64_t due_ns, uint64_t now_ns)
 
 	if (due_ns > at_ns)
 		at_ns = due_ns < now_ns + SETTLE_MOST_NS ? due_ns : now_ns + SETTLE_MOST_NS;
-	STORE(meter->settle_at_ns, due_ns <= overdue_at(meter, now_ns) ? 0 : at_ns);
+	RELAXED_STORE(meter->settle_at_ns, due_ns <= overdue_at(meter, now_ns) ? 0 : at_ns);
 }
 
 /* Whether a kernel in flight may wait for a launch of that cost. */
 static bool is_awaited(struct meter *meter, const struct cost *cost)
 {
-	int32_t awaited = LOAD(meter->awaited);
+	int32_t awaited = RELAXED_LOAD(meter->awaited);
 
-	if (awaited <= 0 || LOAD(meter->stuck) <= 0 || cost_ns(cost) == COST_UNKNOWN ||
+	if (awaited <= 0 || RELAXED_LOAD(meter->stuck) <= 0 || cost_ns(cost) == COST_UNKNOWN ||
 	    bucket_level(meter->bucket) < OVERDUE_AWAITED_NS)
 		return false;
-	STORE(meter->awaited, awaited - 1); /* two threads at once may count as one */
+	RELAXED_STORE(meter->awaited, awaited - 1); /* two threads at once may count as one */
 	return true;
 }
 
@@ -135,7 +137,7 @@ static struct spans_left look(const struct meter *meter, const struct pace_work 
 {
 	struct spans_left left = spans_settle(work->context, pass->cost, settle);
 
-	if (left.full && left.due_ns && !LOAD(meter->futile))
+	if (left.full && left.due_ns && !RELAXED_LOAD(meter->futile))
 		left.due_ns = LONG_AGO;
 	return left;
 }
@@ -162,7 +164,7 @@ static int wait(struct meter *meter, const struct pace_work *work, struct pace_p
 	bool open = bucket_is_open(meter->bucket);
 	uint64_t began_ns = clock_steady_ns(), overdue_ns;
 	const uint64_t held_ns = began_ns;
-	int32_t given_up = LOAD(meter->given_up);
+	int32_t given_up = RELAXED_LOAD(meter->given_up);
 	unsigned naps = 0;
 	int error = 0;
 
@@ -232,28 +234,29 @@ int overdue_wait(struct meter *meter, const struct pace_work *work, struct pace_
 static bool learn(const struct span *span, uint64_t took_ns)
 {
 	struct meter *meter = span->meter;
-	uint64_t patience_ns = LOAD(meter->patience_ns), let_go_ns = LOAD(meter->let_go_ns);
+	uint64_t patience_ns = RELAXED_LOAD(meter->patience_ns),
+		 let_go_ns = RELAXED_LOAD(meter->let_go_ns);
 
 	if (took_ns >= PATIENCE_LEAST_NS &&
 	    span->closed_ns + took_ns - let_go_ns < OVERDUE_WAITED_NS) {
 		if (patience_ns > PATIENCE_LEAST_NS)
-			STORE(meter->patience_ns, patience_ns / 2);
+			RELAXED_STORE(meter->patience_ns, patience_ns / 2);
 		return true;
 	}
 	if (span->in_vain_ns && took_ns > 2 * span->in_vain_ns && patience_ns < PATIENCE_MORE_NS)
-		STORE(meter->patience_ns, patience_ns * 2);
+		RELAXED_STORE(meter->patience_ns, patience_ns * 2);
 	return false;
 }
 
 /* Finished spans are settled before the next launch, so that their end is not ascribed to it. */
 void overdue_let_go(struct meter *meter, const struct pace_pass *pass, uint64_t now_ns)
 {
-	if (LOAD(meter->stuck) <= 0)
+	if (RELAXED_LOAD(meter->stuck) <= 0)
 		return;
 	if (pass->held)
-		STORE(meter->let_go_ns, now_ns);
-	if (LOAD(meter->awaited) > 0)
-		STORE(meter->settle_at_ns, 0);
+		RELAXED_STORE(meter->let_go_ns, now_ns);
+	if (RELAXED_LOAD(meter->awaited) > 0)
+		RELAXED_STORE(meter->settle_at_ns, 0);
 }
 
 void overdue_expect(struct span *span)
@@ -262,21 +265,21 @@ void overdue_expect(struct span *span)
 
 	span->due_ns = SPANS_NONE;
 	span->expected = true;
-	ADD(meter->stuck, 1);
-	STORE(meter->awaited, OVERDUE_AWAITED);
+	RELAXED_ADD(meter->stuck, 1);
+	RELAXED_STORE(meter->awaited, OVERDUE_AWAITED);
 }
 
 bool overdue_settle(const struct span *span, uint64_t took_ns)
 {
 	struct meter *meter = span->meter;
 
-	STORE(meter->futile, false);
+	RELAXED_STORE(meter->futile, false);
 	if (span->due_ns != SPANS_NONE)
 		return false;
-	if (SUB(meter->stuck, 1) <= 0)
-		STORE(meter->awaited, 0);
+	if (RELAXED_SUB(meter->stuck, 1) <= 0)
+		RELAXED_STORE(meter->awaited, 0);
 	if (span->in_vain_ns)
-		SUB(meter->rounds, 1);
+		RELAXED_SUB(meter->rounds, 1);
 	return took_ns != SPANS_NONE && span->kind == SPAN_SAMPLE && span->unknown &&
 	       !span->expected && learn(span, took_ns);
 }
@@ -290,8 +293,8 @@ void overdue_take_back(const struct span *span, int64_t more_ns)
 
 	if (span->due_ns != SPANS_NONE || span->expected)
 		return;
-	prepaid_ns = LOAD(meter->prepaid_ns);
-	if (SUB(meter->given_up, 1) <= 0 || back_ns > prepaid_ns)
+	prepaid_ns = RELAXED_LOAD(meter->prepaid_ns);
+	if (RELAXED_SUB(meter->given_up, 1) <= 0 || back_ns > prepaid_ns)
 		back_ns = prepaid_ns;
 	prepay(meter, -back_ns);
 }

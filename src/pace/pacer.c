@@ -24,6 +24,7 @@
 #include "meter.h"
 #include "others.h"
 #include "overdue.h"
+#include "relaxed.h"
 #include "sample.h"
 #include "sys.h"
 #include "trace.h"
@@ -31,7 +32,6 @@
 #include "utilisation.h"
 #include "waits.h"
 #include "window.h"
-#include "words.h"
 
 /* -- what was measured ------------------------------------------------------------------------ */
 
@@ -44,9 +44,9 @@ static void note_behind(const struct span *span)
 	struct meter *meter = span->meter;
 	uint64_t now_ns = clock_steady_ns();
 
-	if (!meter_others(meter) && !meter_stalls(meter, now_ns) && LOAD(meter->stuck) <= 0 &&
-	    span->stream == LOAD(meter->stream) && !meter_is_mixed(meter, now_ns) &&
-	    !meter_mixes_contexts(meter, now_ns))
+	if (!meter_others(meter) && !meter_stalls(meter, now_ns) &&
+	    RELAXED_LOAD(meter->stuck) <= 0 && span->stream == RELAXED_LOAD(meter->stream) &&
+	    !meter_is_mixed(meter, now_ns) && !meter_mixes_contexts(meter, now_ns))
 		backlog_is_behind(&meter->backlog, span->to.sure, now_ns);
 }
 
@@ -92,7 +92,7 @@ static uint64_t nap_ns(uint64_t wait_ns, uint64_t due_ns, uint64_t now_ns)
  * for another thread's launch. */
 static bool takes_turn(struct meter *meter, struct pace_pass *pass)
 {
-	uint64_t then_ns = LOAD(meter->turn_ns), now_ns = clock_steady_ns();
+	uint64_t then_ns = RELAXED_LOAD(meter->turn_ns), now_ns = clock_steady_ns();
 
 	if (then_ns && meter_since(now_ns, then_ns) < TURN_NS)
 		return false;
@@ -200,8 +200,8 @@ static bool ask_if_busy(struct meter *meter, const struct pace_work *work, uint6
 {
 	bool busy = meter_is_busy(meter, work, now_ns);
 
-	STORE(meter->asked_at_ns, now_ns);
-	STORE(meter->was_busy, busy);
+	RELAXED_STORE(meter->asked_at_ns, now_ns);
+	RELAXED_STORE(meter->was_busy, busy);
 	return busy;
 }
 
@@ -216,10 +216,10 @@ static bool ask_if_busy(struct meter *meter, const struct pace_work *work, uint6
 static bool is_idle(struct meter *meter, const struct pace_work *work, uint64_t now_ns, bool waited)
 {
 	bool expected = backlog_is_idle(&meter->backlog, now_ns), busy;
-	uint64_t since_ns = meter_since(now_ns, LOAD(meter->asked_at_ns));
+	uint64_t since_ns = meter_since(now_ns, RELAXED_LOAD(meter->asked_at_ns));
 	unsigned relax = meter_relax_factor(meter);
 
-	busy = LOAD(meter->was_busy);
+	busy = RELAXED_LOAD(meter->was_busy);
 	if (!expected &&
 	    (meter_is_mixed(meter, now_ns) || (!waited && since_ns < ASK_EACH_NS * relax)))
 		return false;
@@ -241,7 +241,7 @@ static bool is_idle(struct meter *meter, const struct pace_work *work, uint64_t 
  * too. */
 static void cut_window(struct meter *meter, const struct pace_work *work, uint64_t now_ns)
 {
-	if (!LOAD(meter->window.span) || meter_is_blind(meter, now_ns))
+	if (!RELAXED_LOAD(meter->window.span) || meter_is_blind(meter, now_ns))
 		return;
 	window_cut(meter, work, now_ns,
 		   meter_is_busy(meter, work, now_ns) ||
@@ -380,7 +380,7 @@ static int enter(struct pace_pass *ret_pass, struct meter *meter, const struct p
 	else if (ret_pass->idle && !meter_is_blind(meter, now_ns))
 		window_open(meter, work, now_ns, true);
 	ret_pass->sample = sample_begin(meter, ret_pass->cost, work, now_ns);
-	ADD(meter->entered, 1);
+	RELAXED_ADD(meter->entered, 1);
 	return 0;
 }
 
@@ -418,7 +418,7 @@ void pace_leave(struct pace_pass *pass, const struct pace_work *work, bool submi
 		return;
 	}
 	if (!submitted) {
-		SUB(meter->entered, 1);
+		RELAXED_SUB(meter->entered, 1);
 		end_turn(meter, pass);
 		if (sample)
 			span_drop(sample);
@@ -439,7 +439,7 @@ void pace_leave(struct pace_pass *pass, const struct pace_work *work, bool submi
 			     (int64_t)charge_ns, bucket_level(meter->bucket));
 	if (sample && !sample_end(sample, work, unknown, now_ns) && unknown)
 		meter_charge(meter, SAMPLE_BLIND_NS, SAMPLE_BLIND_NS, now_ns);
-	SUB(meter->entered, 1);
+	RELAXED_SUB(meter->entered, 1);
 	end_turn(meter, pass);
 	overdue_let_go(meter, pass, now_ns);
 	meter_note_stream(meter, work, now_ns);

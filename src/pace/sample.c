@@ -21,13 +21,14 @@
 
 #include "clock.h"
 #include "overdue.h"
-#include "words.h"
+#include "relaxed.h"
 
 /* -- when ------------------------------------------------------------------------------------- */
 
 bool sample_is_due(const struct meter *meter, const struct cost *cost, uint64_t now_ns)
 {
-	return now_ns >= LOAD(cost->sample_at_ns) && now_ns >= LOAD(meter->sample_at_ns);
+	return now_ns >= RELAXED_LOAD(cost->sample_at_ns) &&
+	       now_ns >= RELAXED_LOAD(meter->sample_at_ns);
 }
 
 /* Chance chooses among due launches, because the first due launch may always be of one kind, such
@@ -45,13 +46,13 @@ static bool is_sampled(const struct meter *meter, const struct cost *cost, uint6
 
 	if (cost_waits(cost))
 		return true;
-	if (now_ns < LOAD(cost->sample_at_ns))
+	if (now_ns < RELAXED_LOAD(cost->sample_at_ns))
 		return false;
 	if (cost_is_new(cost))
 		return true;
 	return is_chosen(now_ns) &&
-	       (now_ns >= LOAD(meter->sample_at_ns) ||
-		LOAD(meter->backlog.charged) - LOAD(meter->sampled) >= apart_ns);
+	       (now_ns >= RELAXED_LOAD(meter->sample_at_ns) ||
+		RELAXED_LOAD(meter->backlog.charged) - RELAXED_LOAD(meter->sampled) >= apart_ns);
 }
 
 /* Samples are not at even distances. Otherwise work that recurs, such as a neighbour's time slice,
@@ -62,12 +63,12 @@ static void plan(struct meter *meter, struct cost *cost, uint64_t now_ns)
 	unsigned relax = meter_relax_factor(meter);
 
 	if (cost_is_new(cost)) {
-		STORE(cost->sample_at_ns, now_ns + SAMPLE_NEW_NS);
+		RELAXED_STORE(cost->sample_at_ns, now_ns + SAMPLE_NEW_NS);
 		return;
 	}
-	STORE(cost->sample_at_ns, now_ns + (SAMPLE_EVERY_NS + spread_ns) * relax);
-	STORE(meter->sample_at_ns, now_ns + SAMPLE_APART_NS * relax);
-	STORE(meter->sampled, LOAD(meter->backlog.charged));
+	RELAXED_STORE(cost->sample_at_ns, now_ns + (SAMPLE_EVERY_NS + spread_ns) * relax);
+	RELAXED_STORE(meter->sample_at_ns, now_ns + SAMPLE_APART_NS * relax);
+	RELAXED_STORE(meter->sampled, RELAXED_LOAD(meter->backlog.charged));
 }
 
 /* -- what ------------------------------------------------------------------------------------- */
@@ -145,7 +146,7 @@ bool sample_end(struct span *sample, const struct pace_work *work, bool unknown,
 {
 	struct meter *meter = sample->meter;
 	uint64_t call_ns = meter_since(now_ns, sample->begun_ns);
-	bool at_first = !LOAD(sample->cost->samples); /* which may load it */
+	bool at_first = !RELAXED_LOAD(sample->cost->samples); /* which may load it */
 	bool slow = !at_first && call_ns >= SAMPLE_CALL_NS;
 	bool waited = at_first || (!sample->what.graph && (!slow || pace_driver->is_busy(work)));
 
@@ -157,10 +158,10 @@ bool sample_end(struct span *sample, const struct pace_work *work, bool unknown,
 	sample->unknown = unknown;
 	sample->at_once = unknown && span_is_begun(sample);
 	if (unknown)
-		STORE(meter->settle_at_ns, 0);
+		RELAXED_STORE(meter->settle_at_ns, 0);
 	sample->due_ns = unknown ? 0 : backlog_due_ns(&meter->backlog);
 	sample->closed_ns = now_ns;
-	sample->to.sure = LOAD(meter->backlog.sure);
+	sample->to.sure = RELAXED_LOAD(meter->backlog.sure);
 	if (cost_waits(sample->cost))
 		overdue_expect(sample);
 	span_close(sample);

@@ -12,8 +12,8 @@
 
 #include "constants.h"
 #include "lock.h"
+#include "relaxed.h"
 #include "sys.h"
-#include "words.h"
 
 enum span_state { FREE, HELD, CLOSED };
 
@@ -40,10 +40,10 @@ static struct span_set *set_at(unsigned i)
 /* The context's set; NULL: the context has none. */
 static struct span_set *find_set(const void *context)
 {
-	for (unsigned i = 0, count = LOAD(set_count); i < count; i++) {
+	for (unsigned i = 0, count = RELAXED_LOAD(set_count); i < count; i++) {
 		struct span_set *set = set_at(i);
 
-		if (set && LOAD(set->context) == context)
+		if (set && RELAXED_LOAD(set->context) == context)
 			return set;
 	}
 	return NULL;
@@ -69,14 +69,14 @@ static struct span_set *claim_set(const void *context)
 	for (unsigned i = 0; !set && i < SPAN_CONTEXTS; i++) {
 		struct span_set *other = set_at(i);
 
-		if (other && LOAD(other->context))
+		if (other && RELAXED_LOAD(other->context))
 			continue;
 		set = other ? other : map_set(i);
 		if (!set)
 			return NULL;
-		STORE(set->context, context);
-		if (i >= LOAD(set_count))
-			STORE(set_count, i + 1);
+		RELAXED_STORE(set->context, context);
+		if (i >= RELAXED_LOAD(set_count))
+			RELAXED_STORE(set_count, i + 1);
 	}
 	return set;
 }
@@ -109,28 +109,28 @@ static bool has_events(struct span *span, void *context)
 {
 	if (span->context == context)
 		return true;
-	STORE(span->context, NULL);
+	RELAXED_STORE(span->context, NULL);
 	span->before = NULL;
-	STORE(span->given, NULL);
+	RELAXED_STORE(span->given, NULL);
 	span->begin = pace_driver->event_make(context);
 	span->end = span->begin ? pace_driver->event_make(context) : NULL;
 	if (!span->end)
 		return false;
-	STORE(span->context, context);
+	RELAXED_STORE(span->context, context);
 	return true;
 }
 
 /* Whether the span is closed and of that context. The caller does not hold the span. */
 static bool is_closed_of(const struct span *span, const void *context)
 {
-	return LOAD(span->state) == CLOSED && LOAD(span->context) == context;
+	return RELAXED_LOAD(span->state) == CLOSED && RELAXED_LOAD(span->context) == context;
 }
 
 struct span *span_take(void *context)
 {
 	struct span_set *set = set_of(context);
 
-	if (!set || LOAD(set->closed_count) >= SPAN_CLOSED_MOST)
+	if (!set || RELAXED_LOAD(set->closed_count) >= SPAN_CLOSED_MOST)
 		return NULL;
 	for (unsigned i = 0; i < SPAN_COUNT; i++) {
 		struct span *span = &set->span[i];
@@ -154,7 +154,7 @@ void span_follow(struct span *span, struct span *before)
 	span->before = before;
 	span->own = span->begin;
 	span->begin = before->end;
-	STORE(before->given, span->own);
+	RELAXED_STORE(before->given, span->own);
 }
 
 /* The span is over: the span that follows it keeps the shared event. */
@@ -171,7 +171,7 @@ static void leave_begin(struct span *span)
 {
 	void *own = span->own;
 
-	if (span->before && SWAP(span->before->given, own, NULL))
+	if (span->before && RELAXED_CAS(span->before->given, own, NULL))
 		span->begin = own;
 	span->before = NULL;
 }
@@ -207,21 +207,21 @@ bool span_is_begun(const struct span *span)
 
 void span_close(struct span *span)
 {
-	span->turn = ADD(turns, 1);
-	ADD(span->set->closed_count, 1);
-	ADD(closed_count, 1);
+	span->turn = RELAXED_ADD(turns, 1);
+	RELAXED_ADD(span->set->closed_count, 1);
+	RELAXED_ADD(closed_count, 1);
 	set_state(span, CLOSED);
 }
 
 bool spans_any(void)
 {
-	return LOAD(closed_count) > 0;
+	return RELAXED_LOAD(closed_count) > 0;
 }
 
 static void count_out(const struct span *span)
 {
-	SUB(span->set->closed_count, 1);
-	SUB(closed_count, 1);
+	RELAXED_SUB(span->set->closed_count, 1);
+	RELAXED_SUB(closed_count, 1);
 }
 
 /* Whether a span that the caller holds is over. If so, it is free now; else it is closed again. */
@@ -250,11 +250,11 @@ static unsigned hold_closed(struct span_set *set, const void *context,
 {
 	unsigned count = 0;
 
-	for (unsigned i = 0, left = LOAD(set->closed_count); i < SPAN_COUNT && left; i++) {
+	for (unsigned i = 0, left = RELAXED_LOAD(set->closed_count); i < SPAN_COUNT && left; i++) {
 		struct span *span = &set->span[i];
 		unsigned at;
 
-		left -= LOAD(span->state) == CLOSED;
+		left -= RELAXED_LOAD(span->state) == CLOSED;
 		if (!is_closed_of(span, context) || !move(span, CLOSED, HELD))
 			continue;
 		for (at = count++; at > 0 && ret_held[at - 1]->turn > span->turn; at--)
@@ -354,7 +354,7 @@ void spans_end_context(const void *context, span_done_fn *done)
 			count_out(span);
 			done(span, SPANS_NONE);
 		}
-		STORE(span->context, NULL);
+		RELAXED_STORE(span->context, NULL);
 		set_state(span, FREE);
 	}
 	if (set) /* last: from here on, another context may have the set */

@@ -73,7 +73,8 @@ void pace_set_turns(const char *files, const char *socket)
 	lock_acquire(&joining);
 	keep(files, directory, sizeof(directory) - VGPU_UUID_LEN - 2);
 	keep(socket, socket_path, sizeof(socket_path));
-	STORE(are_possible, directory[0] || (socket_path[0] && sys_stat(socket_path, &st) == 0));
+	RELAXED_STORE(are_possible,
+		      directory[0] || (socket_path[0] && sys_stat(socket_path, &st) == 0));
 	lock_release(&joining);
 }
 
@@ -92,7 +93,7 @@ void turns_forget(void)
 
 bool turns_are_possible(void)
 {
-	return LOAD(are_possible);
+	return RELAXED_LOAD(are_possible);
 }
 
 struct vgpu_region_turn *turns_account(const struct meter *meter)
@@ -134,8 +135,9 @@ static void note_answer(int answer)
 		ask_ns = ASK_LEAST_NS;
 	else if (ask_ns < ASK_MOST_NS)
 		ask_ns *= 2;
-	STORE(ask_next_ns,
-	      clock_coarse_ns() + (ASK_PART * ask_ns > RENEW_NS ? ASK_PART * ask_ns : RENEW_NS));
+	RELAXED_STORE(ask_next_ns,
+		      clock_coarse_ns() +
+			      (ASK_PART * ask_ns > RENEW_NS ? ASK_PART * ask_ns : RENEW_NS));
 }
 
 /* vgpud's file, for a process that has that one, or NULL: as turn_offer_ask. Under `joining`. */
@@ -144,7 +146,7 @@ static int ask_vgpud(const struct region *region, const char *uuid, const struct
 	uint64_t patience_ns = is_slow || have ? ask_ns : ASK_FIRST_NS;
 	int answer = -ENOENT, region_fd;
 
-	if (!socket_path[0] || (is_slow && clock_coarse_ns() < LOAD(ask_next_ns)))
+	if (!socket_path[0] || (is_slow && clock_coarse_ns() < RELAXED_LOAD(ask_next_ns)))
 		return answer;
 	region_fd = sys_open_regular(region->path, O_RDWR);
 	if (region_fd >= 0) {
@@ -188,7 +190,7 @@ static bool join(const struct meter *meter, struct turn *turn, const char *uuid,
 	if (error)
 		return false;
 	if (turn->is_first)
-		STORE(account->shared, 0);
+		RELAXED_STORE(account->shared, 0);
 	return true;
 }
 
@@ -212,9 +214,9 @@ static void set_turn(int device, struct turn *turn)
 static struct turn *take_seat(const struct meter *meter, int device)
 {
 	lock_acquire(&joining);
-	if (!at[device] && clock_coarse_ns() >= LOAD(again_ns[device]) && used < TURNS) {
-		STORE(again_ns[device], clock_coarse_ns() + AGAIN_NS);
-		STORE(seated_pid, sys_getpid());
+	if (!at[device] && clock_coarse_ns() >= RELAXED_LOAD(again_ns[device]) && used < TURNS) {
+		RELAXED_STORE(again_ns[device], clock_coarse_ns() + AGAIN_NS);
+		RELAXED_STORE(seated_pid, sys_getpid());
 		if (join_any(meter, &turns[used]))
 			set_turn(device, &turns[used++]);
 	}
@@ -226,10 +228,10 @@ struct turn *turns_of(const struct meter *meter, int device)
 {
 	struct turn *turn;
 
-	if (!LOAD(are_possible) || device < 0 || device >= VGPU_DEVICES_MAX)
+	if (!RELAXED_LOAD(are_possible) || device < 0 || device >= VGPU_DEVICES_MAX)
 		return NULL;
 	turn = __atomic_load_n(&at[device], __ATOMIC_ACQUIRE); /* pairs with set_turn's release */
-	if (turn || clock_coarse_ns() < LOAD(again_ns[device]))
+	if (turn || clock_coarse_ns() < RELAXED_LOAD(again_ns[device]))
 		return turn;
 	return take_seat(meter, device);
 }
@@ -245,21 +247,21 @@ static void renew(int device, struct turn *turn)
 		return;
 	turn_retire(turn, clock_steady_ns());
 	turn = join(meter, &turns[used], uuid, offered) ? &turns[used++] : NULL;
-	STORE(again_ns[device], clock_coarse_ns() + AGAIN_NS);
+	RELAXED_STORE(again_ns[device], clock_coarse_ns() + AGAIN_NS);
 	set_turn(device, turn);
 }
 
 /* A vfork child has its parent's memory, and the seats are the parent's. */
 void turns_leave(uint64_t now_ns)
 {
-	if (LOAD(seated_pid) != sys_getpid() || !lock_try(&joining))
+	if (RELAXED_LOAD(seated_pid) != sys_getpid() || !lock_try(&joining))
 		return;
 	for (int device = 0; device < VGPU_DEVICES_MAX; device++) {
 		struct turn *turn = at[device];
 
 		if (!turn)
 			continue;
-		STORE(again_ns[device], clock_coarse_ns() + AGAIN_NS);
+		RELAXED_STORE(again_ns[device], clock_coarse_ns() + AGAIN_NS);
 		set_turn(device, NULL);
 		turn_retire(turn, now_ns);
 	}
@@ -268,7 +270,7 @@ void turns_leave(uint64_t now_ns)
 
 static void renew_all(void)
 {
-	if (clock_coarse_ns() < LOAD(ask_next_ns) || !lock_try(&joining))
+	if (clock_coarse_ns() < RELAXED_LOAD(ask_next_ns) || !lock_try(&joining))
 		return;
 	for (int device = 0; device < VGPU_DEVICES_MAX && socket_path[0]; device++)
 		if (at[device] && used < TURNS)
@@ -278,16 +280,16 @@ static void renew_all(void)
 
 void turns_watch(uint64_t now_ns)
 {
-	uint64_t then_ns = LOAD(watched_ns);
+	uint64_t then_ns = RELAXED_LOAD(watched_ns);
 
-	if (!LOAD(are_possible) || meter_since(now_ns, then_ns) < WATCH_NS ||
-	    !SWAP(watched_ns, then_ns, now_ns))
+	if (!RELAXED_LOAD(are_possible) || meter_since(now_ns, then_ns) < WATCH_NS ||
+	    !RELAXED_CAS(watched_ns, then_ns, now_ns))
 		return;
 	for (int device = 0; device < VGPU_DEVICES_MAX; device++) {
 		struct turn *turn = __atomic_load_n(&at[device], __ATOMIC_ACQUIRE);
 
 		if (turn && !turn_watch(turn)) {
-			STORE(again_ns[device], clock_coarse_ns() + AGAIN_NS);
+			RELAXED_STORE(again_ns[device], clock_coarse_ns() + AGAIN_NS);
 			set_turn(device, NULL);
 		}
 	}
@@ -315,5 +317,5 @@ bool turns_note(int device, bool are_shared)
 
 bool turns_any_shared(void)
 {
-	return LOAD(shared) != 0;
+	return RELAXED_LOAD(shared) != 0;
 }

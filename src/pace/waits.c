@@ -37,7 +37,7 @@ static uint64_t streams_ended;         /* calls of pace_end_streams(); written u
 void pace_end_streams(void)
 {
 	lock_acquire(&ending);
-	ADD(streams_ended, 1);
+	RELAXED_ADD(streams_ended, 1);
 	lock_release(&ending);
 }
 
@@ -51,7 +51,7 @@ void waits_submitted(struct meter *meter, const struct pace_work *work)
 {
 	last.meter = meter;
 	last.work = *work;
-	last.streams_ended = LOAD(streams_ended);
+	last.streams_ended = RELAXED_LOAD(streams_ended);
 	last.since = WAITS_NONE;
 	last.partial = last.settled = false;
 }
@@ -80,12 +80,12 @@ static bool is_all(const struct meter *meter, const void *current, uint64_t now_
 	if (!meter_is_own(meter) || meter_mixes_contexts(meter, now_ns))
 		return false;
 	return !meter_is_mixed(meter, now_ns) ||
-	       (LOAD(meter->fenced) && !meter_mixes_threads(meter, now_ns));
+	       (RELAXED_LOAD(meter->fenced) && !meter_mixes_threads(meter, now_ns));
 }
 
 static bool is_worth_it(const struct meter *meter, bool of_all)
 {
-	return (of_all || LOAD(meter->idle_waits) > 0) &&
+	return (of_all || RELAXED_LOAD(meter->idle_waits) > 0) &&
 	       (last.clean || meter_relax_factor(meter) == 1);
 }
 
@@ -96,9 +96,9 @@ static enum { NOTHING, ENDED, IDLE } end_window(struct meter *meter, uint64_t no
 	bool busy, ended;
 
 	lease_return();
-	if (!LOAD(meter->window.launches) || !lock_try(&ending))
+	if (!RELAXED_LOAD(meter->window.launches) || !lock_try(&ending))
 		return NOTHING;
-	if (last.streams_ended != LOAD(streams_ended)) { /* the stream may be destroyed */
+	if (last.streams_ended != RELAXED_LOAD(streams_ended)) { /* the stream may be destroyed */
 		lock_release(&ending);
 		return NOTHING;
 	}
@@ -113,7 +113,7 @@ static enum { NOTHING, ENDED, IDLE } end_window(struct meter *meter, uint64_t no
 /* Whether a window is open that may end at this point. */
 static bool may_end(struct meter *meter, const void *current, uint64_t now_ns)
 {
-	return LOAD(meter->window.span) && is_all(meter, current, now_ns);
+	return RELAXED_LOAD(meter->window.span) && is_all(meter, current, now_ns);
 }
 
 static void end_before_wait(const void *current, bool of_all)
@@ -133,8 +133,8 @@ static void end_before_wait(const void *current, bool of_all)
 	last.whole = of_all;
 	if (!last.settled && may_end(meter, current, now_ns) && is_worth_it(meter, of_all) &&
 	    end_window(meter, now_ns) == ENDED) {
-		STORE(meter->settle_at_ns,
-		      0); /* the window finishes with the wait, and spans are few */
+		RELAXED_STORE(meter->settle_at_ns,
+			      0); /* the window finishes with the wait, and spans are few */
 		if (last.since == WAITS_MAYBE)
 			last.since = WAITS_ENDED;
 	}
@@ -159,7 +159,7 @@ void pace_will_look(const void *current, bool of_all)
  * should have finished by learned costs. */
 static bool is_drained(struct meter *meter, uint64_t now_ns)
 {
-	if (LOAD(meter->entered) > 0)
+	if (RELAXED_LOAD(meter->entered) > 0)
 		return false;
 	return (last.whole && meter_is_own(meter) && !meter_is_mixed(meter, now_ns)) ||
 	       backlog_is_idle(&meter->backlog, now_ns);
@@ -193,7 +193,7 @@ void pace_found_over(void)
 {
 	uint64_t now_ns;
 
-	if (!LOAD(last.meter->work_at_ns))
+	if (!RELAXED_LOAD(last.meter->work_at_ns))
 		return;
 	now_ns = clock_steady_ns();
 	if (is_drained(last.meter, now_ns))
@@ -210,12 +210,12 @@ void pace_found_busy(void)
 /* Counts a wait that may have been for less than all work. */
 static void note(struct meter *meter, bool is_idle)
 {
-	int32_t idle_waits = LOAD(meter->idle_waits);
+	int32_t idle_waits = RELAXED_LOAD(meter->idle_waits);
 
 	if (is_idle && idle_waits < WAITS_IDLE)
-		STORE(meter->idle_waits, idle_waits + 2);
+		RELAXED_STORE(meter->idle_waits, idle_waits + 2);
 	else if (!is_idle && idle_waits > -WAITS_IDLE)
-		STORE(meter->idle_waits, idle_waits - 1);
+		RELAXED_STORE(meter->idle_waits, idle_waits - 1);
 }
 
 /* Whether another window may begin after a wait. The interval is random, because a program that
@@ -224,9 +224,9 @@ static bool is_time(struct meter *meter, uint64_t now_ns)
 {
 	uint64_t mean_ns = WAITS_NS * (meter_relax_factor(meter) > 1 ? WAITS_RELAXED : 1);
 
-	if (now_ns < LOAD(meter->next_window_at_ns))
+	if (now_ns < RELAXED_LOAD(meter->next_window_at_ns))
 		return false;
-	STORE(meter->next_window_at_ns, now_ns + meter_chance(now_ns, 2 * mean_ns));
+	RELAXED_STORE(meter->next_window_at_ns, now_ns + meter_chance(now_ns, 2 * mean_ns));
 	return true;
 }
 
@@ -244,7 +244,7 @@ void pace_will_copy(const struct pace_work *copy, uint64_t bytes)
 		return;
 	if (end_window(meter, now_ns) == IDLE && last.since == WAITS_MAYBE && last.partial)
 		note(meter, true);
-	if (!LOAD(meter->window.launches))
+	if (!RELAXED_LOAD(meter->window.launches))
 		last.since = WAITS_COPIED;
 }
 
@@ -260,11 +260,11 @@ void pace_will_stall(const struct pace_work *work)
 	now_ns = clock_steady_ns();
 	if (meter_is_mixed(meter, now_ns))
 		return;
-	STORE(meter->stalls_at_ns, now_ns);
+	RELAXED_STORE(meter->stalls_at_ns, now_ns);
 	if (may_end(meter, work->context, now_ns) &&
 	    (meter_relax_factor(meter) == 1 || is_time(meter, now_ns)))
 		end_window(meter, now_ns);
-	if (LOAD(meter->window.launches)) /* a window with a stall in it measures nothing */
+	if (RELAXED_LOAD(meter->window.launches)) /* a window with a stall in it measures nothing */
 		meter_break(meter);
 	else
 		last.since = WAITS_COPIED;
@@ -285,15 +285,17 @@ enum waits waits_since(const struct meter *meter, const struct pace_work *work, 
  * time that a host takes to wake up. The sum falls as time passes. */
 static void add_unexplained(struct meter *meter, uint64_t now_ns)
 {
-	uint64_t more_ns = meter_since(last.over_ns, last.due_ns), ns = LOAD(meter->unexplained_ns);
-	uint64_t less_ns =
-		meter_since(now_ns, LOAD(meter->unexplained_at_ns)) / WAITS_UNEXPLAINED_PART;
+	uint64_t more_ns = meter_since(last.over_ns, last.due_ns),
+		 ns = RELAXED_LOAD(meter->unexplained_ns);
+	uint64_t less_ns = meter_since(now_ns, RELAXED_LOAD(meter->unexplained_at_ns)) /
+			   WAITS_UNEXPLAINED_PART;
 
 	more_ns = more_ns > WAITS_WAKE_NS ? more_ns - WAITS_WAKE_NS : 0;
 	ns = ns > less_ns ? ns - less_ns : 0;
-	STORE(meter->unexplained_ns,
-	      ns + more_ns < WAITS_UNEXPLAINED_MOST_NS ? ns + more_ns : WAITS_UNEXPLAINED_MOST_NS);
-	STORE(meter->unexplained_at_ns, now_ns);
+	RELAXED_STORE(meter->unexplained_ns, ns + more_ns < WAITS_UNEXPLAINED_MOST_NS
+						     ? ns + more_ns
+						     : WAITS_UNEXPLAINED_MOST_NS);
+	RELAXED_STORE(meter->unexplained_at_ns, now_ns);
 }
 
 /* No window begins after a wait while another thread is inside a launch, which would be in no
@@ -301,11 +303,11 @@ static void add_unexplained(struct meter *meter, uint64_t now_ns)
 void waits_open(struct meter *meter, const struct pace_work *work, uint64_t now_ns,
 		enum waits since, bool is_idle)
 {
-	bool is_relaxed, alone = meter_is_own(meter) && LOAD(meter->entered) <= 0;
+	bool is_relaxed, alone = meter_is_own(meter) && RELAXED_LOAD(meter->entered) <= 0;
 
 	add_unexplained(meter, now_ns);
 	is_relaxed = meter_relax_factor(meter) > 1;
-	if (since == WAITS_COPIED && alone && !LOAD(meter->window.launches)) {
+	if (since == WAITS_COPIED && alone && !RELAXED_LOAD(meter->window.launches)) {
 		last.clean = window_reopen(meter, work, now_ns, true);
 		return;
 	}

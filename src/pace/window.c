@@ -36,29 +36,30 @@
 #include "window.h"
 
 #include "clock.h"
-#include "words.h"
+#include "relaxed.h"
 
 #define SCALE_ONE (1u << 16)
 
 static bool is_of(const struct window *window, const struct pace_work *work)
 {
-	const void *stream = LOAD(window->stream);
+	const void *stream = RELAXED_LOAD(window->stream);
 
-	return LOAD(window->context) == work->context && (!stream || stream == meter_stream(work));
+	return RELAXED_LOAD(window->context) == work->context &&
+	       (!stream || stream == meter_stream(work));
 }
 
 /* Writes word by word, because is_good() reads without the lock. */
 static void mark(struct span_mark *mark, const struct meter *meter, uint64_t now_ns)
 {
-	STORE(mark->charged, LOAD(meter->backlog.charged));
-	STORE(mark->sure, LOAD(meter->backlog.sure));
-	STORE(mark->idle_ns, backlog_idle_ns(&meter->backlog, now_ns));
+	RELAXED_STORE(mark->charged, RELAXED_LOAD(meter->backlog.charged));
+	RELAXED_STORE(mark->sure, RELAXED_LOAD(meter->backlog.sure));
+	RELAXED_STORE(mark->idle_ns, backlog_idle_ns(&meter->backlog, now_ns));
 }
 
 /* For how long the device was idle in the open window, by learned costs. */
 static uint64_t idle_ns(const struct meter *meter, uint64_t now_ns)
 {
-	uint64_t from_ns = LOAD(meter->window.from.idle_ns);
+	uint64_t from_ns = RELAXED_LOAD(meter->window.from.idle_ns);
 	uint64_t to_ns = backlog_idle_ns(&meter->backlog, now_ns);
 
 	return to_ns > from_ns ? to_ns - from_ns : 0;
@@ -68,10 +69,11 @@ static uint64_t idle_ns(const struct meter *meter, uint64_t now_ns)
 static bool is_good(const struct meter *meter, uint64_t now_ns)
 {
 	const struct window *window = &meter->window;
-	uint64_t since_ns = meter_since(now_ns, LOAD(window->opened_ns));
+	uint64_t since_ns = meter_since(now_ns, RELAXED_LOAD(window->opened_ns));
 
-	return LOAD(window->span) && meter_since(now_ns, LOAD(window->used_ns)) < WINDOW_STALE_NS &&
-	       LOAD(window->breaks) == LOAD(meter->breaks) &&
+	return RELAXED_LOAD(window->span) &&
+	       meter_since(now_ns, RELAXED_LOAD(window->used_ns)) < WINDOW_STALE_NS &&
+	       RELAXED_LOAD(window->breaks) == RELAXED_LOAD(meter->breaks) &&
 	       idle_ns(meter, now_ns) * WINDOW_IDLE_PART <=
 		       since_ns + WINDOW_IDLE_PART * WINDOW_IDLE_NS;
 }
@@ -80,7 +82,7 @@ static bool is_good(const struct meter *meter, uint64_t now_ns)
  * idle, windows would otherwise be opened one after another and measure nothing. */
 static bool is_young(const struct meter *meter, uint64_t now_ns)
 {
-	uint64_t then_ns = LOAD(meter->window.opened_ns);
+	uint64_t then_ns = RELAXED_LOAD(meter->window.opened_ns);
 
 	return meter_relax_factor(meter) > 1 && meter_since(now_ns, then_ns) < WINDOW_YOUNG_NS;
 }
@@ -95,7 +97,7 @@ static void store_scale(struct meter *meter)
 	const struct window *window = &meter->window;
 	double now = window->busy_ns / window->unscaled_ns;
 
-	STORE(meter->scale, (uint32_t)(SCALE_ONE * within(now, SCALE_LEAST, SCALE_MOST)));
+	RELAXED_STORE(meter->scale, (uint32_t)(SCALE_ONE * within(now, SCALE_LEAST, SCALE_MOST)));
 }
 
 /* After a window without a measurement: moves the scale slowly back to 1. */
@@ -110,7 +112,7 @@ static void restore_scale(struct meter *meter)
 /* Whether the next window is to be of all streams, and can be. */
 static bool is_for_all(const struct meter *meter, uint64_t now_ns)
 {
-	return meter_is_mixed(meter, now_ns) && LOAD(meter->stuck) <= 0 &&
+	return meter_is_mixed(meter, now_ns) && RELAXED_LOAD(meter->stuck) <= 0 &&
 	       !meter_mixes_contexts(meter, now_ns);
 }
 
@@ -120,7 +122,7 @@ static bool begin(struct meter *meter, struct span *span, const struct pace_work
 	bool fenced = is_for_all(meter, now_ns) && span_begin(span, work, true);
 
 	if (meter_is_mixed(meter, now_ns))
-		STORE(meter->fenced, fenced);
+		RELAXED_STORE(meter->fenced, fenced);
 	return fenced || span_begin(span, work, false);
 }
 
@@ -133,12 +135,12 @@ static void start(struct meter *meter, struct span *span, const struct pace_work
 	span->kind = SPAN_WINDOW;
 	span->meter = meter;
 	span->stream = span->fenced ? NULL : meter_stream(work);
-	STORE(window->context, work->context);
-	STORE(window->stream, span->stream);
-	STORE(window->opened_ns, now_ns);
-	STORE(window->used_ns, now_ns);
-	STORE(window->launches, 0);
-	STORE(window->span, span);
+	RELAXED_STORE(window->context, work->context);
+	RELAXED_STORE(window->stream, span->stream);
+	RELAXED_STORE(window->opened_ns, now_ns);
+	RELAXED_STORE(window->used_ns, now_ns);
+	RELAXED_STORE(window->launches, 0);
+	RELAXED_STORE(window->span, span);
 }
 
 /* If no span is free, the next launch settles finished ones. */
@@ -146,8 +148,8 @@ static struct span *take(struct meter *meter, const struct pace_work *work)
 {
 	struct span *span = span_take(work->context);
 
-	if (!span && !LOAD(meter->futile))
-		STORE(meter->settle_at_ns, 0);
+	if (!span && !RELAXED_LOAD(meter->futile))
+		RELAXED_STORE(meter->settle_at_ns, 0);
 	return span;
 }
 
@@ -156,7 +158,7 @@ static bool restart(struct meter *meter, const struct pace_work *work, uint64_t 
 {
 	struct window *window = &meter->window;
 	struct span *span = take(meter, work), *last = window->span;
-	uint64_t breaks = LOAD(meter->breaks);
+	uint64_t breaks = RELAXED_LOAD(meter->breaks);
 
 	if (!span)
 		return false;
@@ -164,11 +166,11 @@ static bool restart(struct meter *meter, const struct pace_work *work, uint64_t 
 		span_drop(span);
 		return false;
 	}
-	STORE(window->span, NULL);
+	RELAXED_STORE(window->span, NULL);
 	if (last)
 		span_drop(last);
 	mark(&window->from, meter, clock_steady_ns()); /* recording takes a while */
-	STORE(window->breaks, breaks);
+	RELAXED_STORE(window->breaks, breaks);
 	start(meter, span, work, now_ns);
 	return true;
 }
@@ -182,17 +184,17 @@ static void start_behind(struct meter *meter, struct span *span, struct span *la
 
 	span_follow(span, last);
 	if (meter_is_mixed(meter, now_ns))
-		STORE(meter->fenced, span->fenced);
-	STORE(window->from.charged, last->to.charged);
-	STORE(window->from.sure, last->to.sure);
-	STORE(window->from.idle_ns, last->to.idle_ns);
+		RELAXED_STORE(meter->fenced, span->fenced);
+	RELAXED_STORE(window->from.charged, last->to.charged);
+	RELAXED_STORE(window->from.sure, last->to.sure);
+	RELAXED_STORE(window->from.idle_ns, last->to.idle_ns);
 	start(meter, span, work, now_ns);
 }
 
 /* Whether a large part of the open window is idle, by learned costs. */
 static bool is_to_ask(const struct meter *meter, uint64_t now_ns)
 {
-	uint64_t since_ns = meter_since(now_ns, LOAD(meter->window.opened_ns));
+	uint64_t since_ns = meter_since(now_ns, RELAXED_LOAD(meter->window.opened_ns));
 
 	return idle_ns(meter, now_ns) * WINDOW_ASK_PART > since_ns;
 }
@@ -210,16 +212,16 @@ static bool end(struct meter *meter, const struct pace_work *work, uint64_t now_
 {
 	struct window *window = &meter->window;
 	struct span *span = window->span;
-	uint64_t breaks = LOAD(meter->breaks);
+	uint64_t breaks = RELAXED_LOAD(meter->breaks);
 	bool mixed = meter_is_mixed(meter, now_ns);
 	bool never_idle = false;
 
-	STORE(window->span, NULL);
+	RELAXED_STORE(window->span, NULL);
 	if (is_to_ask(meter, now_ns) && !meter_stalls(meter, now_ns)) {
 		never_idle = !span_is_begun(span);
 		now_ns = clock_steady_ns(); /* asking the driver takes a while */
 	}
-	if ((span->fenced && LOAD(meter->stuck) > 0) || !span_end(span, work)) {
+	if ((span->fenced && RELAXED_LOAD(meter->stuck) > 0) || !span_end(span, work)) {
 		span_drop(span);
 		return false;
 	}
@@ -231,8 +233,8 @@ static bool end(struct meter *meter, const struct pace_work *work, uint64_t now_
 	if (never_idle)
 		span->to.idle_ns = span->from.idle_ns;
 	span->clear = tells && window->breaks == breaks;
-	STORE(window->breaks, breaks); /* for the next window, if it begins here */
-	STORE(window->launches, 0);
+	RELAXED_STORE(window->breaks, breaks); /* for the next window, if it begins here */
+	RELAXED_STORE(window->launches, 0);
 	span->due_ns = backlog_due_ns(&meter->backlog);
 	return true;
 }
@@ -273,8 +275,8 @@ void window_open(struct meter *meter, const struct pace_work *work, uint64_t now
 	    !lock_try(&window->lock))
 		return;
 	if (!is_good(meter, now_ns)) {
-		bool ends = window->span && LOAD(window->launches) > 0 && is_of(window, work) &&
-			    window->breaks == LOAD(meter->breaks);
+		bool ends = window->span && RELAXED_LOAD(window->launches) > 0 &&
+			    is_of(window, work) && window->breaks == RELAXED_LOAD(meter->breaks);
 
 		if (ends)
 			split(meter, work, now_ns);
@@ -292,7 +294,7 @@ bool window_reopen(struct meter *meter, const struct pace_work *work, uint64_t n
 	if (!lock_try(&window->lock))
 		return false;
 	begins = at_once || !window->span ||
-		 (LOAD(window->launches) == 0 && span_is_begun(window->span));
+		 (RELAXED_LOAD(window->launches) == 0 && span_is_begun(window->span));
 	begins = begins && restart(meter, work, now_ns);
 	lock_release(&window->lock);
 	return begins;
@@ -302,11 +304,11 @@ bool window_reopen(struct meter *meter, const struct pace_work *work, uint64_t n
 static bool is_over(struct meter *meter, uint64_t now_ns)
 {
 	const struct window *window = &meter->window;
-	int64_t charged = LOAD(meter->backlog.charged) - LOAD(window->from.charged);
+	int64_t charged = RELAXED_LOAD(meter->backlog.charged) - RELAXED_LOAD(window->from.charged);
 
-	return LOAD(window->launches) >= WINDOW_LAUNCHES ||
+	return RELAXED_LOAD(window->launches) >= WINDOW_LAUNCHES ||
 	       charged >= (int64_t)WINDOW_NS * meter_relax_factor(meter) ||
-	       meter_since(now_ns, LOAD(window->opened_ns)) >= WINDOW_LONG_NS ||
+	       meter_since(now_ns, RELAXED_LOAD(window->opened_ns)) >= WINDOW_LONG_NS ||
 	       !bucket_is_open(meter->bucket);
 }
 
@@ -316,10 +318,10 @@ void window_close(struct meter *meter, const struct pace_work *work, uint64_t no
 {
 	struct window *window = &meter->window;
 
-	if (!LOAD(window->span) || !is_of(window, work))
+	if (!RELAXED_LOAD(window->span) || !is_of(window, work))
 		return;
-	STORE(window->used_ns, now_ns);
-	ADD(window->launches, 1);
+	RELAXED_STORE(window->used_ns, now_ns);
+	RELAXED_ADD(window->launches, 1);
 	if (!is_over(meter, now_ns) || !lock_try(&window->lock))
 		return;
 	if (window->span && is_of(window, work) && is_over(meter, now_ns))
@@ -334,7 +336,7 @@ bool window_split(struct meter *meter, const struct pace_work *work, uint64_t no
 
 	if (!lock_try(&window->lock))
 		return false;
-	done = window->span && is_of(window, work) && LOAD(window->launches) > 0 &&
+	done = window->span && is_of(window, work) && RELAXED_LOAD(window->launches) > 0 &&
 	       split(meter, work, now_ns);
 	lock_release(&window->lock);
 	return done;
@@ -347,10 +349,10 @@ void window_cut(struct meter *meter, const struct pace_work *work, uint64_t now_
 	struct window *window = &meter->window;
 	struct span *span;
 
-	if (!LOAD(window->span) || !lock_try(&window->lock))
+	if (!RELAXED_LOAD(window->span) || !lock_try(&window->lock))
 		return;
 	span = window->span;
-	if (span && is_of(window, work) && LOAD(window->launches) > 0 &&
+	if (span && is_of(window, work) && RELAXED_LOAD(window->launches) > 0 &&
 	    end(meter, work, now_ns, is_busy))
 		span_close(span);
 	lock_release(&window->lock);
@@ -368,7 +370,8 @@ void window_cut(struct meter *meter, const struct pace_work *work, uint64_t now_
  */
 static void learn_scale(struct meter *meter, int64_t busy_ns, int64_t seen_ns, double told)
 {
-	double unscaled = (double)seen_ns * SCALE_ONE / LOAD(meter->scale), busy, rest, part;
+	double unscaled = (double)seen_ns * SCALE_ONE / RELAXED_LOAD(meter->scale), busy, rest,
+	       part;
 	struct window *window = &meter->window;
 
 	if (!lock_try(&window->lock))
@@ -397,9 +400,9 @@ void window_reset(struct meter *meter)
 
 uint64_t window_scale(const struct meter *meter, uint64_t cost_ns)
 {
-	if (LOAD(meter->neighbours)) /* windows measure too little then */
+	if (RELAXED_LOAD(meter->neighbours)) /* windows measure too little then */
 		return cost_ns;
-	return (uint64_t)((double)cost_ns * LOAD(meter->scale) / SCALE_ONE);
+	return (uint64_t)((double)cost_ns * RELAXED_LOAD(meter->scale) / SCALE_ONE);
 }
 
 static int64_t idle_of(const struct span *span)
@@ -417,10 +420,10 @@ static int64_t idle_of(const struct span *span)
  */
 static int64_t beside_neighbours(struct meter *meter, int64_t both, int64_t seen)
 {
-	int64_t owed = LOAD(meter->owed_ns) + both / 2 - seen;
+	int64_t owed = RELAXED_LOAD(meter->owed_ns) + both / 2 - seen;
 	int64_t more = owed > WINDOW_OWED_NS ? owed - WINDOW_OWED_NS : 0;
 
-	STORE(meter->owed_ns, owed > more ? owed - more : 0);
+	RELAXED_STORE(meter->owed_ns, owed > more ? owed - more : 0);
 	return seen + more;
 }
 
@@ -438,7 +441,7 @@ static int64_t busy_of(const struct span *span, int64_t took, int64_t seen)
 		return span->alone && seen > 2 * took ? took : -1;
 	least = took - idle;
 	most = least + (unsure < 0 ? 0 : unsure < idle ? unsure : idle) + WINDOW_EVENT_SLACK_NS;
-	if (LOAD(span->meter->neighbours))
+	if (RELAXED_LOAD(span->meter->neighbours))
 		least = beside_neighbours(span->meter, least, seen);
 	return seen < least ? least : seen < most ? seen : most;
 }
@@ -458,7 +461,7 @@ int64_t window_settle(const struct span *span, uint64_t took_ns)
 	int64_t more = backlog_compare(&meter->backlog, from, to, busy);
 
 	meter_correct(meter, more);
-	if (!LOAD(meter->neighbours))
+	if (!RELAXED_LOAD(meter->neighbours))
 		learn_scale(meter, busy, to - from, told_by(span, took));
 	return more;
 }
@@ -467,12 +470,12 @@ void window_end_context(struct meter *meter, const void *context)
 {
 	struct window *window = &meter->window;
 
-	if (!LOAD(window->span))
+	if (!RELAXED_LOAD(window->span))
 		return;
 	lock_acquire(&window->lock);
 	if (window->span && window->context == context) {
 		span_drop(window->span);
-		STORE(window->span, NULL);
+		RELAXED_STORE(window->span, NULL);
 	}
 	lock_release(&window->lock);
 }

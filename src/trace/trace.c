@@ -19,14 +19,11 @@
 #include "clock.h"
 #include "env.h"
 #include "lock.h"
+#include "relaxed.h"
 #include "sys.h"
 
 #define VARIABLE  "VGPU_TRACE"
 #define OF_THREAD _Thread_local __attribute__((tls_model("initial-exec")))
-
-/* Of fields that any thread reads and writes, each for itself. */
-#define LOAD(field)         __atomic_load_n(&(field), __ATOMIC_RELAXED)
-#define STORE(field, value) __atomic_store_n(&(field), value, __ATOMIC_RELAXED)
 
 uint32_t trace_subjects = TRACE_UNDECIDED;
 
@@ -94,9 +91,9 @@ void trace_begin(const char *path, int slot, const struct vgpu_region_device *of
 	uint32_t subjects = asked_for();
 	int fd, error;
 
-	if (LOAD(trace_subjects) != TRACE_UNDECIDED || slot < 0)
+	if (RELAXED_LOAD(trace_subjects) != TRACE_UNDECIDED || slot < 0)
 		return;
-	STORE(trace_subjects, 0);
+	RELAXED_STORE(trace_subjects, 0);
 	if (!subjects)
 		return;
 	snprintf(name, sizeof(name), "%s" TRACE_SUFFIX "%d", path, slot);
@@ -123,7 +120,7 @@ const struct fault *trace_fault(void)
 
 void trace_forget(void)
 {
-	STORE(trace_subjects, TRACE_UNDECIDED);
+	RELAXED_STORE(trace_subjects, TRACE_UNDECIDED);
 	if (file)
 		sys_unmap(file, sizeof(*file));
 	file = NULL;
@@ -201,16 +198,16 @@ void trace_add_event(const struct trace_event *event)
 
 	if (!thread)
 		thread = (uint32_t)sys_gettid();
-	STORE(*last, 0);
+	RELAXED_STORE(*last, 0);
 	__atomic_thread_fence(__ATOMIC_RELEASE); /* with the store below, as the file format says */
-	STORE(entry->at, clock_steady_ns());
-	STORE(entry->a, event->a);
-	STORE(entry->b, event->b);
-	STORE(entry->c, event->c);
-	STORE(entry->thread, thread);
-	STORE(entry->call, name);
-	STORE(entry->reason, (uint8_t)event->reason);
-	STORE(entry->class, (uint8_t)event->class);
+	RELAXED_STORE(entry->at, clock_steady_ns());
+	RELAXED_STORE(entry->a, event->a);
+	RELAXED_STORE(entry->b, event->b);
+	RELAXED_STORE(entry->c, event->c);
+	RELAXED_STORE(entry->thread, thread);
+	RELAXED_STORE(entry->call, name);
+	RELAXED_STORE(entry->reason, (uint8_t)event->reason);
+	RELAXED_STORE(entry->class, (uint8_t)event->class);
 	__atomic_store_n(
 		last, last_word_of((uint16_t)(number / TRACE_ENTRIES), event->kind, event->device),
 		__ATOMIC_RELEASE);

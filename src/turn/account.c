@@ -50,7 +50,7 @@ static void charge_limit(struct turn *turn, int64_t paid_ns, uint64_t least_ns)
 	do {
 		is = is_before(was, least_ns) ? least_ns : was;
 		is += (uint64_t)over(paid_ns, TURN_LOAD(turn->limit_pct));
-	} while (is != was && !TURN_SWAP(turn->account->ready_at, was, is));
+	} while (is != was && !TURN_CAS(turn->account->ready_at, was, is));
 }
 
 /* At which a slice stops in its turn: under memory pressure, after a turn's length at the least. */
@@ -103,7 +103,7 @@ bool turn_account_begin(struct turn *turn, uint64_t begin_ns, uint64_t now_ns)
 		begin_ns = now_ns - AHEAD_MOST_NS;
 	if (is_before(begin_ns, paid_ns) && is_before(paid_ns, now_ns + AHEAD_MOST_NS))
 		begin_ns = paid_ns;
-	return TURN_SWAP(turn->account->held_from, none, begin_ns ? begin_ns : 1);
+	return TURN_CAS(turn->account->held_from, none, begin_ns ? begin_ns : 1);
 }
 
 void turn_account_pay(struct turn *turn, uint64_t until_ns, uint64_t now_ns)
@@ -112,7 +112,7 @@ void turn_account_pay(struct turn *turn, uint64_t until_ns, uint64_t now_ns)
 
 	if (!from_ns || !is_before(from_ns, until_ns))
 		return;
-	if (!TURN_SWAP(turn->account->held_from, from_ns, until_ns))
+	if (!TURN_CAS(turn->account->held_from, from_ns, until_ns))
 		return;
 	bill(turn, (int64_t)(until_ns - from_ns), now_ns);
 	TURN_STORE(turn->account->paid_until, until_ns);
@@ -132,7 +132,7 @@ void turn_account_end(struct turn *turn, uint64_t until_ns, uint64_t now_ns)
 {
 	uint64_t from_ns = TURN_LOAD(turn->account->held_from);
 
-	while (from_ns && !TURN_SWAP(turn->account->held_from, from_ns, 0))
+	while (from_ns && !TURN_CAS(turn->account->held_from, from_ns, 0))
 		;
 	if (!from_ns || !is_before(from_ns, until_ns))
 		return;
@@ -192,7 +192,7 @@ bool turn_account_wake(struct turn *turn, uint64_t idle_since, uint64_t now_ns)
 	end_burst(turn_own(turn));
 	charge_limit(turn, 0, floor_ns(turn, TURN_CREDIT_NS, now_ns));
 	if (from_ns && is_before(from_ns, now_ns))
-		TURN_SWAP(turn->account->held_from, from_ns, now_ns);
+		TURN_CAS(turn->account->held_from, from_ns, now_ns);
 	return true;
 }
 

@@ -78,7 +78,7 @@ static bool change(struct turn *turn, const struct grant *grant, uint64_t to)
 {
 	uint64_t was = grant->word;
 
-	return TURN_SWAP(turn->file.file->header.turn, was, to);
+	return TURN_CAS(turn->file.file->header.turn, was, to);
 }
 
 void grant_wake(struct turn *turn, unsigned slice)
@@ -116,7 +116,7 @@ bool grant_unshare(struct turn *turn, const struct grant *grant)
 		return false;
 	if ((TURN_SEE(turn->file.file->header.present) & ~own_bit(turn)) == 0)
 		return true;
-	TURN_SWAP(turn->file.file->header.turn, alone, grant->word);
+	TURN_CAS(turn->file.file->header.turn, alone, grant->word);
 	return false;
 }
 
@@ -421,7 +421,7 @@ void grant_busy(struct turn *turn, uint64_t until_ns)
 
 	if (until_ns < was && !grant_has_peer(turn))
 		TURN_STORE(*busy_until, until_ns);
-	while (was < until_ns && !TURN_SWAP(*busy_until, was, until_ns))
+	while (was < until_ns && !TURN_CAS(*busy_until, was, until_ns))
 		;
 	TURN_STORE(turn_own(turn)->busy_until, TURN_LOAD(*busy_until));
 }

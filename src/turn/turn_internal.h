@@ -25,7 +25,7 @@
 #define TURN_TELL(field, value)  __atomic_store_n(&(field), value, __ATOMIC_SEQ_CST)
 /* Stores `new` if the field has the value `old`, and returns true. Otherwise returns false, and
  * sets `old` to the field's value. */
-#define TURN_SWAP(field, old, new)                                                  \
+#define TURN_CAS(field, old, new)                                                   \
 	__atomic_compare_exchange_n(&(field), &(old), new, false, __ATOMIC_SEQ_CST, \
 				    __ATOMIC_SEQ_CST)
 

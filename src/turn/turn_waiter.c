@@ -107,7 +107,7 @@ static bool take_when_quiet(struct turn *turn, const struct grant *grant, uint64
 	since_ns = least_of(since_ns, now_ns);
 	grant_drop(turn, grant->holder, since_ns);
 	if (!is_quiet(turn, grant, now_ns)) { /* any more: it was heard of meanwhile */
-		TURN_SWAP(holder->idle_since, since_ns, 0);
+		TURN_CAS(holder->idle_since, since_ns, 0);
 		return false;
 	}
 	return take(turn, grant, grant->begin_ns, grant->holder, now_ns, ret_answer);

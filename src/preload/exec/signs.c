@@ -21,9 +21,7 @@
 
 #include "launch.h"
 #include "pace.h"
-
-#define LOAD(word)         __atomic_load_n(&(word), __ATOMIC_RELAXED)
-#define STORE(word, value) __atomic_store_n(&(word), value, __ATOMIC_RELAXED)
+#include "relaxed.h"
 
 /* -- devices ----------------------------------------------------------------------------------- */
 
@@ -43,7 +41,7 @@ bool signs_launch(int device, uint64_t function)
 		return is_collective;
 	if (is_collective)
 		signs_see(device);
-	if (LOAD(seen) & 1u << device)
+	if (RELAXED_LOAD(seen) & 1u << device)
 		pace_join_gang(device);
 	return is_collective;
 }
@@ -98,7 +96,7 @@ static uint64_t *find(uint64_t name)
 {
 	for (unsigned i = 0; i < TRIES; i++) {
 		uint64_t *place = place_of(name, i);
-		uint64_t there = LOAD(*place);
+		uint64_t there = RELAXED_LOAD(*place);
 
 		if (there == name)
 			return place;
@@ -113,10 +111,10 @@ static void keep(uint64_t name)
 {
 	if (find(name))
 		return;
-	STORE(any, true);
+	RELAXED_STORE(any, true);
 	for (unsigned i = 0; i < TRIES; i++) {
 		uint64_t *place = place_of(name, i);
-		uint64_t there = LOAD(*place);
+		uint64_t there = RELAXED_LOAD(*place);
 
 		if ((!there || there == GONE) &&
 		    __atomic_compare_exchange_n(place, &there, name, false, __ATOMIC_RELAXED,
@@ -130,8 +128,8 @@ static void drop(uint64_t name)
 {
 	uint64_t *place;
 
-	while (LOAD(any) && (place = find(name)))
-		STORE(*place, GONE);
+	while (RELAXED_LOAD(any) && (place = find(name)))
+		RELAXED_STORE(*place, GONE);
 }
 
 static void know(const void *handle, bool is_collective)
@@ -144,7 +142,7 @@ static void know(const void *handle, bool is_collective)
 
 bool signs_is_collective(uint64_t function)
 {
-	return LOAD(any) && find(function);
+	return RELAXED_LOAD(any) && find(function);
 }
 
 void signs_name(const void *handle, const char *name)
