@@ -368,8 +368,8 @@ int by_turn_enter(struct meter *meter, const struct pace_work *work, uint64_t no
 		else
 			turn_sleep(turn, &answer);
 		turns_watch(clock_steady_ns());
-		pace_driver->look();
-		error = pace_wait();
+		pace_driver->refresh_limits();
+		error = pace_wait_monitor();
 		if (error)
 			return error;
 		now_ns = clock_steady_ns();

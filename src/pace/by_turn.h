@@ -15,9 +15,9 @@ void by_turn_forget(void); /* in a forked child */
 /* Whether a launch to the device has to ask for a turn: another slice is there, or was. */
 bool by_turn_is(struct meter *meter, int device);
 
-/* Waits until such a launch is admitted. Returns 0, or pace_wait()'s error for a lost region.
- * *ret_goes: the slice's turn admits the launch, and by_turn_leave() has to follow; else the caller
- * paces the launch. now_ns: clock_steady_ns(), here as below. */
+/* Waits until such a launch is admitted. Returns 0, or pace_wait_monitor()'s error for a lost
+ * region. *ret_goes: the slice's turn admits the launch, and by_turn_leave() has to follow; else
+ * the caller paces the launch. now_ns: clock_steady_ns(), here as below. */
 int by_turn_enter(struct meter *meter, const struct pace_work *work, uint64_t now_ns,
 		  bool *ret_goes);
 

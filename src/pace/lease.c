@@ -30,7 +30,7 @@ static bool words_let_go(void)
 {
 	const int32_t *recent_kernel = __atomic_load_n(&pace_words.recent_leased, __ATOMIC_ACQUIRE);
 
-	return pace_left > PACE_ANEW / 2 && RELAXED_LOAD(*recent_kernel) == PACE_RECENT &&
+	return pace_until_check > PACE_RECHECK / 2 && RELAXED_LOAD(*recent_kernel) == PACE_RECENT &&
 	       RELAXED_LOAD(*RELAXED_LOAD(pace_words.status)) != VGPU_SLOT_SUSPENDED;
 }
 

@@ -270,8 +270,8 @@ static int nap(const struct gang *in, uint64_t wait_ns, uint64_t now_ns)
 		holder_sleep(in, wait_ns);
 	else
 		sys_sleep_ns(wait_ns);
-	pace_driver->look();
-	return pace_wait();
+	pace_driver->refresh_limits();
+	return pace_wait_monitor();
 }
 
 /* Traces a launch that the gang of a device delays. The slice's gang is traced by its decisions. */
@@ -302,7 +302,7 @@ static bool goes_by_its_gang(const struct meter *meter, struct member *member, u
 		RELAXED_LOAD(member->in_flight.is_busy));
 }
 
-/* Waits until the gang admits the launch: 0, -EAGAIN, or an error of pace_wait. */
+/* Waits until the gang admits the launch: 0, -EAGAIN, or an error of pace_wait_monitor. */
 static int wait_for_gang(struct meter *meter, struct member *member, const struct pace_work *work,
 			 uint64_t *now_ns, bool *ret_held)
 {

@@ -47,7 +47,7 @@ void member_end_turns(const struct meter *meter, int device, uint64_t now_ns);
 
 /* Before a launch for which member_is() or member_shares() is true. Returns 0 when the launch is
  * admitted, -EAGAIN if the gang does not pace the launch any more and something else must, or
- * pace_wait()'s error for a lost region. now_ns: clock_steady_ns(), here as below. */
+ * pace_wait_monitor()'s error for a lost region. now_ns: clock_steady_ns(), here as below. */
 int member_enter(struct meter *meter, const struct pace_work *work, uint64_t now_ns);
 
 /* After a launch, whether or not the driver accepted it. */

@@ -180,14 +180,14 @@ static int wait(struct meter *meter, const struct pace_work *work, struct pace_p
 			if (trace_is_wanted())
 				trace_add_of(TRACE_GAVE_UP, meter->bucket, (int64_t)patience_ns,
 					     bucket_level(meter->bucket));
-			pass->goes = open;
+			pass->bypasses_bucket = open;
 			pass->held = true;
 			break;
 		}
 		nap(&naps);
 		if (naps % 16 == 0) {
-			pace_driver->look();
-			error = pace_wait();
+			pace_driver->refresh_limits();
+			error = pace_wait_monitor();
 			if (!pace_is_limited(work->device))
 				break;
 		}
@@ -217,7 +217,7 @@ int overdue_wait(struct meter *meter, const struct pace_work *work, struct pace_
 		*now_ns = clock_steady_ns();
 	}
 	if (is_awaited(meter, pass->cost)) {
-		pass->goes = true;
+		pass->bypasses_bucket = true;
 		pass->held = !bucket_is_open(meter->bucket);
 	} else if (left.due_ns != SPANS_NONE && left.due_ns <= overdue_at(meter, *now_ns)) {
 		error = wait(meter, work, pass, settle, left);

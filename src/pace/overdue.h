@@ -18,8 +18,9 @@
 void overdue_reset(struct meter *meter); /* a process that has not waited yet */
 
 /* Before a launch. Settles finished spans now and then, and waits for overdue work as described
- * above. `pass` has the launch's cost; the function sets `goes` and `held` in it. *now_ns is
- * clock_steady_ns() before and after the call. Returns 0, or pace_wait()'s error for a lost region.
+ * above. `pass` has the launch's cost; the function sets bypasses_bucket and held in it. *now_ns is
+ * clock_steady_ns() before and after the call. Returns 0, or pace_wait_monitor()'s error for a lost
+ * region.
  */
 int overdue_wait(struct meter *meter, const struct pace_work *work, struct pace_pass *pass,
 		 span_done_fn *settle, uint64_t *now_ns);

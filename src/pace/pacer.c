@@ -156,7 +156,7 @@ static bool goes_elsewhere(struct meter *meter, int device, uint64_t now_ns)
 }
 
 /* Waits until the bucket admits the launch, or the device has no quota any more: 0, -EAGAIN when
- * something else throttles the launch, or an error of pace_wait. */
+ * something else throttles the launch, or an error of pace_wait_monitor. */
 static int wait_for_bucket(struct meter *meter, const struct pace_work *work,
 			   struct pace_pass *pass)
 {
@@ -187,8 +187,8 @@ static int wait_for_bucket(struct meter *meter, const struct pace_work *work,
 				meter_break(meter);
 			sys_sleep_ns(nap_ns(bucket_wait_ns(meter->bucket, pct), due_ns, now_ns));
 		}
-		pace_driver->look();
-		error = pace_wait();
+		pace_driver->refresh_limits();
+		error = pace_wait_monitor();
 	}
 	note_released(meter, held_at_ns);
 	return error;
@@ -359,7 +359,7 @@ static int enter(struct pace_pass *ret_pass, struct meter *meter, const struct p
 	utilisation_begin(meter, now_ns);
 	error = overdue_wait(meter, work, ret_pass, settle, &now_ns);
 	bucket_refill(meter->bucket, pct, now_ns);
-	if (!error && !ret_pass->goes && !bucket_is_open(meter->bucket)) {
+	if (!error && !ret_pass->bypasses_bucket && !bucket_is_open(meter->bucket)) {
 		cut_window(meter, work, now_ns);
 		error = wait_for_bucket(meter, work, ret_pass);
 		waited = ret_pass->held = true;
@@ -373,11 +373,11 @@ static int enter(struct pace_pass *ret_pass, struct meter *meter, const struct p
 	if (ret_pass->cost_ns == COST_UNKNOWN && !waited)
 		cut_window(meter, work, now_ns);
 	since = waits_since(meter, work, now_ns);
-	ret_pass->idle = is_idle(meter, work, now_ns, waited);
-	others_look(meter, work, now_ns, ret_pass->idle);
+	ret_pass->was_idle = is_idle(meter, work, now_ns, waited);
+	others_look(meter, work, now_ns, ret_pass->was_idle);
 	if (since != WAITS_NONE && !meter_is_blind(meter, now_ns))
-		waits_open(meter, work, now_ns, since, ret_pass->idle);
-	else if (ret_pass->idle && !meter_is_blind(meter, now_ns))
+		waits_open(meter, work, now_ns, since, ret_pass->was_idle);
+	else if (ret_pass->was_idle && !meter_is_blind(meter, now_ns))
 		window_open(meter, work, now_ns, true);
 	ret_pass->sample = sample_begin(meter, ret_pass->cost, work, now_ns);
 	RELAXED_ADD(meter->entered, 1);
@@ -431,7 +431,7 @@ void pace_leave(struct pace_pass *pass, const struct pace_work *work, bool submi
 	} else {
 		charge_ns = window_scale(meter, cost_ns);
 	}
-	if (!pass->idle)
+	if (!pass->was_idle)
 		backlog_is_busy_while_due(&meter->backlog, now_ns);
 	meter_charge(meter, charge_ns, meter_sure(cost_ns, charge_ns), now_ns);
 	if (trace_is_wanted())
@@ -446,7 +446,7 @@ void pace_leave(struct pace_pass *pass, const struct pace_work *work, bool submi
 	waits_submitted(meter, work);
 	window_close(meter, work, now_ns);
 	if (!meter_is_blind(meter, now_ns) || bucket_is_open(meter->bucket))
-		window_open(meter, work, now_ns, pass->idle);
+		window_open(meter, work, now_ns, pass->was_idle);
 	utilisation_show(meter, now_ns);
 	if (!unknown)
 		lease_take(meter, work, pass->at_ns, now_ns);

@@ -171,7 +171,7 @@ void pace_waited(void)
 {
 	uint64_t now_ns;
 
-	pace_left = PACE_ANEW;
+	pace_until_check = PACE_RECHECK;
 	members_waited();
 	by_turn_waited();
 	if (!last.meter || last.since == WAITS_NONE)
@@ -202,7 +202,7 @@ void pace_found_over(void)
 
 void pace_found_busy(void)
 {
-	pace_left = PACE_ANEW;
+	pace_until_check = PACE_RECHECK;
 	if (last.meter && last.since != WAITS_NONE)
 		last.over_ns = last.began_ns;
 }

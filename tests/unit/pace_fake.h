@@ -395,7 +395,7 @@ static const struct pace_driver fake_driver = {
 	.is_reached = fake_is_reached,
 	.elapsed = fake_elapsed,
 	.is_busy = fake_is_busy,
-	.look = fake_look,
+	.refresh_limits = fake_look,
 	.say = fake_say,
 };
 
@@ -497,8 +497,8 @@ static int launch(const struct kernel *kernel)
 
 		fake.leased += leased;
 		if (!leased)
-			error = pace_wait();
-		if (!leased && !error && pace_asks())
+			error = pace_wait_monitor();
+		if (!leased && !error && pace_must_enter())
 			error = pace_enter(&pace, &work);
 	}
 	if (error)

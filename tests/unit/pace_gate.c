@@ -61,7 +61,7 @@ static void tick(void)
 /* What a hook does. */
 static int launch(void)
 {
-	return pace_is_open() ? 0 : pace_ask();
+	return pace_is_open() ? 0 : pace_check_monitor();
 }
 
 UNIT_TEST(test_nobodys)
@@ -69,9 +69,9 @@ UNIT_TEST(test_nobodys)
 	pace_forget();
 	for (int i = 0; i < LAUNCHES; i++) {
 		assert_false(pace_is_open());
-		assert_int_equal(pace_ask(), 0);
+		assert_int_equal(pace_check_monitor(), 0);
 	}
-	assert_int_equal(pace_wait(), 0);
+	assert_int_equal(pace_wait_monitor(), 0);
 }
 
 static unsigned let_through(void)
@@ -82,7 +82,7 @@ static unsigned let_through(void)
 		if (pace_is_open())
 			count++;
 		else
-			assert_int_equal(pace_ask(), 0);
+			assert_int_equal(pace_check_monitor(), 0);
 	return count;
 }
 
@@ -110,7 +110,7 @@ UNIT_TEST(test_looks)
 		unseen = pace_is_open() ? unseen + 1 : 0;
 		assert_true(unseen < 64);
 		if (!unseen)
-			assert_int_equal(pace_ask(), 0);
+			assert_int_equal(pace_check_monitor(), 0);
 	}
 }
 
@@ -122,7 +122,7 @@ UNIT_TEST(test_counted_down)
 	for (size_t i = 0; i < sizeof(counts) / sizeof(*counts); i++) {
 		POKE(hami->recent_kernel, counts[i]);
 		assert_false(pace_is_open());
-		assert_int_equal(pace_ask(), 0);
+		assert_int_equal(pace_check_monitor(), 0);
 		assert_int_equal(PEEK(hami->recent_kernel), 2);
 	}
 }
@@ -135,7 +135,7 @@ UNIT_TEST(test_blocked)
 		assert_int_equal(launch(), 0);
 		POKE(hami->recent_kernel, blocks[i]);
 		assert_false(pace_is_open());
-		assert_int_equal(pace_ask(), -EAGAIN);
+		assert_int_equal(pace_check_monitor(), -EAGAIN);
 		assert_int_equal(PEEK(hami->recent_kernel), blocks[i]);
 		POKE(hami->recent_kernel, 0);
 		assert_int_equal(launch(), 0);
@@ -154,7 +154,7 @@ UNIT_TEST(test_suspended)
 	POKE(hami->last_kernel_time, 5);
 	for (int i = 0; i < 20; i++) {
 		assert_false(pace_is_open());
-		assert_int_equal(pace_ask(), -EAGAIN);
+		assert_int_equal(pace_check_monitor(), -EAGAIN);
 		tick();
 	}
 	assert_int_equal(PEEK(hami->recent_kernel), 1);
@@ -235,7 +235,7 @@ static void *wait_there(void *arg)
 	struct timespec used;
 
 	errno = EXDEV;
-	waiter->error = pace_wait();
+	waiter->error = pace_wait_monitor();
 	if (errno != EXDEV)
 		waiter->error = -EPROTO;
 	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
@@ -280,7 +280,7 @@ UNIT_TEST(test_waits)
 	ends(&a, 0);
 	ends(&b, 0);
 	assert_int_equal(PEEK(hami->recent_kernel), 2);
-	assert_int_equal(pace_wait(), 0);
+	assert_int_equal(pace_wait_monitor(), 0);
 }
 
 /* Nobody would ever change the words of a region that is lost. */
@@ -323,7 +323,7 @@ UNIT_ROWS(losses)
 	ends(&waiter, row->error);
 	for (int n = 0; n < LAUNCHES; n++)
 		assert_int_equal(launch(), row->error);
-	assert_int_equal(pace_wait(), row->error);
+	assert_int_equal(pace_wait_monitor(), row->error);
 }
 
 /* One that launches fast, and never waits, is told as well. */
@@ -360,8 +360,8 @@ static void in_child(void *arg)
 	pace_forget();
 	region_forget(&region);
 	for (int i = 0; i < LAUNCHES; i++)
-		CHECK(!pace_is_open() && pace_ask() == 0);
-	CHECK(pace_wait() == 0);
+		CHECK(!pace_is_open() && pace_check_monitor() == 0);
+	CHECK(pace_wait_monitor() == 0);
 }
 
 UNIT_TEST(test_forked)

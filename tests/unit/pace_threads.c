@@ -256,7 +256,7 @@ static const struct pace_driver driver = {
 	.is_reached = is_reached,
 	.elapsed = elapsed,
 	.is_busy = is_busy,
-	.look = look,
+	.refresh_limits = look,
 };
 
 /* -- the process ------------------------------------------------------------------------------ */
@@ -290,8 +290,8 @@ static void launch(struct stream *stream)
 
 	if (!pace_is_open() &&
 	    !pace_lease(work.context, work.stream, work.per_thread, &work.what)) {
-		assert_int_equal(pace_wait(), 0);
-		if (pace_asks_all())
+		assert_int_equal(pace_wait_monitor(), 0);
+		if (pace_all_must_enter())
 			assert_int_equal(pace_enter(&pace, &work), 0);
 	}
 	pass(1500 + random_below(500));

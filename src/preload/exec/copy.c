@@ -139,7 +139,7 @@ static void let_by(struct launch *launch, bool waits)
 	launch->pass.meter = NULL;
 	launch->loads = NULL;
 	launch->waits = waits;
-	pace_uncount();
+	pace_undo_count();
 	cuda_bind();
 }
 

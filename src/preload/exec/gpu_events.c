@@ -89,6 +89,6 @@ const struct pace_driver gpu_events_driver = {
 	.is_reached = is_reached,
 	.elapsed = elapsed,
 	.is_busy = is_busy,
-	.look = policy_reload_look,
+	.refresh_limits = policy_reload_look,
 	.say = say,
 };

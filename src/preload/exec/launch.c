@@ -244,8 +244,8 @@ LAUNCH_ASIDE static CUresult ask(struct launch *launch, CUstream stream, bool pe
 		attach();
 	else if (!attached && state_get() == STATE_INERT)
 		pace_open();
-	error = pace_ask();
-	if (error == 0 && !pace_asks())
+	error = pace_check_monitor();
+	if (error == 0 && !pace_must_enter())
 		return CUDA_SUCCESS;
 	captured = (error == 0 || error == -EAGAIN) && capture_has(stream, per_thread);
 	if (captured) {
@@ -253,10 +253,10 @@ LAUNCH_ASIDE static CUresult ask(struct launch *launch, CUstream stream, bool pe
 		return CUDA_SUCCESS;
 	}
 	if (error == -EAGAIN)
-		error = pace_wait();
+		error = pace_wait_monitor();
 	if (error)
 		return lose();
-	return pace_asks() ? enter(launch) : CUDA_SUCCESS;
+	return pace_must_enter() ? enter(launch) : CUDA_SUCCESS;
 }
 
 /* The function of a kernel's launch, if the driver may load its code. Other keys are no handles. */
@@ -372,7 +372,7 @@ LAUNCH(cuLaunchGridAsync, hStream, false,
 static bool hears_of_waits(CUcontext *ret_current)
 {
 	*ret_current = NULL;
-	if (!pace_asks_all() || capture_any())
+	if (!pace_all_must_enter() || capture_any())
 		return false;
 	cuda.cuCtxGetCurrent(ret_current);
 	return true;
@@ -396,7 +396,7 @@ void launch_will_look(bool of_all)
 
 bool launch_has_waited(void)
 {
-	return pace_asks_all() && !capture_any() && pace_has_waited();
+	return pace_all_must_enter() && !capture_any() && pace_has_waited();
 }
 
 void launch_will_wait_for(CUstream stream, bool per_thread)
@@ -417,7 +417,7 @@ void launch_will_copy(CUstream stream, bool per_thread, uint64_t bytes)
 {
 	struct pace_work work = {.stream = stream, .per_thread = per_thread};
 
-	if (!pace_asks_all() || capture_any())
+	if (!pace_all_must_enter() || capture_any())
 		return;
 	cuda.cuCtxGetCurrent((CUcontext *)&work.context);
 	pace_will_copy(&work, bytes);
@@ -427,7 +427,7 @@ void launch_will_stall(CUstream stream, bool per_thread)
 {
 	struct pace_work work = {.stream = stream, .per_thread = per_thread};
 
-	if (!pace_asks_all() || !pace_is_last(&work) || capture_any())
+	if (!pace_all_must_enter() || !pace_is_last(&work) || capture_any())
 		return;
 	cuda.cuCtxGetCurrent((CUcontext *)&work.context);
 	pace_will_stall(&work);

@@ -9,7 +9,7 @@
 
 static bool is_told(CUresult result)
 {
-	return result == CUDA_ERROR_NOT_READY && pace_asks_all();
+	return result == CUDA_ERROR_NOT_READY && pace_all_must_enter();
 }
 
 /* The thread may ask again, or launch, at any time. So its next launch polls for completions, as

@@ -114,7 +114,8 @@ CUresult cuGreenCtxDestroy(CUgreenCtx hCtx)
 	trace_call(__func__);
 	cuda_bind();
 	pace_end_streams();
-	if (pace_asks_all() && cuda.cuCtxFromGreenCtx(&context, hCtx) == CUDA_SUCCESS && context)
+	if (pace_all_must_enter() && cuda.cuCtxFromGreenCtx(&context, hCtx) == CUDA_SUCCESS &&
+	    context)
 		pace_end_context(context);
 	result = cuda.cuGreenCtxDestroy(hCtx);
 	pace_end_streams();
