@@ -409,32 +409,32 @@
 #define SPAN_COUNT       64
 #define SPAN_CLOSED_MOST 16
 
-/* Mean ns between two windows that end at a wait for work; in relaxed mode, WAITS_RELAXED times
+/* Mean ns between two windows that end at a wait for work; in relaxed mode, SYNC_RELAXED times
  * as long. */
-#define WAITS_NS      (250 * NS_PER_US)
-#define WAITS_RELAXED 4
+#define SYNC_WINDOW_NS (250 * NS_PER_US)
+#define SYNC_RELAXED   4
 
 /* The bound of meter->idle_waits, which counts waits that may be for less than all work. A wait
  * that left the device idle adds 2; another wait subtracts 1. Above 0, such waits end windows.
  * Without this: of 700 random programs 64 are 1.5 points above their quota (with it: 47), and 43
  * are 3 points below (with it: 23). */
-#define WAITS_IDLE 8
+#define SYNC_IDLE 8
 
-/* A waiting thread takes WAITS_WAKE_NS to wake up after its work has finished. A wait takes at most
- * WAITS_AT_ONCE_NS if the work had finished before. */
-#define WAITS_WAKE_NS    (20 * NS_PER_US)
-#define WAITS_AT_ONCE_NS (2 * NS_PER_US)
+/* A waiting thread takes SYNC_WAKE_NS to wake up after its work has finished. A wait takes at most
+ * SYNC_AT_ONCE_NS if the work had finished before. */
+#define SYNC_WAKE_NS    (20 * NS_PER_US)
+#define SYNC_AT_ONCE_NS (2 * NS_PER_US)
 
-/* meter->unexplained_ns falls by one ns for each WAITS_UNEXPLAINED_PART ns that pass, and is at
- * most WAITS_UNEXPLAINED_MOST_NS. */
-#define WAITS_UNEXPLAINED_PART    16
-#define WAITS_UNEXPLAINED_MOST_NS (10 * METER_UNEXPLAINED_NS)
+/* meter->unexplained_ns falls by one ns for each SYNC_UNEXPLAINED_PART ns that pass, and is at
+ * most SYNC_UNEXPLAINED_MOST_NS. */
+#define SYNC_UNEXPLAINED_PART    16
+#define SYNC_UNEXPLAINED_MOST_NS (10 * METER_UNEXPLAINED_NS)
 
 /* Copies of fewer bytes to or from the host take no longer than a launch, and end no window. Copies
- * of WAITS_COPY_LONG bytes take 20 us. Without this: 8 of 300 random programs get 3 points too
+ * of SYNC_COPY_LONG bytes take 20 us. Without this: 8 of 300 random programs get 3 points too
  * little. */
-#define WAITS_COPY_BYTES ((uint64_t)64 << 10)
-#define WAITS_COPY_LONG  ((uint64_t)1 << 20)
+#define SYNC_COPY_BYTES ((uint64_t)64 << 10)
+#define SYNC_COPY_LONG  ((uint64_t)1 << 20)
 
 /* A window ends at so many ns of charges, eight times as many in relaxed mode; or of time; or at so
  * many launches. Half: twice as many events. Twice: changed costs are wrong for longer. */

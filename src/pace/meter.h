@@ -40,7 +40,7 @@ struct meter {
 	uint64_t asked_at_ns;    /* when the driver was last asked whether the stream is busy */
 	uint64_t patience_ns;    /* PATIENCE_LEAST_NS to PATIENCE_MORE_NS */
 	uint64_t mixed_at_ns;    /* when a launch last went to another stream than the one before */
-	uint64_t stalls_at_ns;   /* when the only stream was last made to wait (waits.c) */
+	uint64_t stalls_at_ns;   /* when the only stream was last made to wait (sync.c) */
 	uint64_t contexts_at_ns; /* when a launch last came from another context */
 	uint64_t threads_at_ns;  /* when a launch last came from another thread */
 	const void *context;     /* of the last launch */
@@ -60,7 +60,7 @@ struct meter {
 	int64_t shown_ns;       /* what it had been charged when the figure was made */
 	uint64_t turn_ns;   /* when a thread that waited for the bucket was admitted; 0: charged */
 	uint64_t let_go_ns; /* when a held launch last went, while `stuck` was above 0 */
-	uint64_t next_window_at_ns; /* when a window may begin after a wait again (waits.c) */
+	uint64_t next_window_at_ns; /* when a window may begin after a wait again (sync.c) */
 	uint64_t unexplained_ns; /* by how much waits took longer than costs say; falls with time */
 	uint64_t unexplained_at_ns; /* when unexplained_ns was last changed */
 	int32_t entered;            /* launches inside the driver's call */
@@ -150,7 +150,7 @@ static inline void meter_break(struct meter *meter)
  * credit, no thread is about to wait for the bucket, and a late measurement does little harm. So
  * windows and leases are longer by the factor, and samples and questions to the driver rarer. A
  * program that feeds the device with all of a processor's time would pay for them with its own
- * time. Relaxed mode ends where waits are longer than costs explain (waits.c): the bucket may be
+ * time. Relaxed mode ends where waits are longer than costs explain (sync.c): the bucket may be
  * full because the costs are wrong.
  */
 static inline unsigned meter_relax_factor(const struct meter *meter)

@@ -26,11 +26,11 @@
 #include "overdue.h"
 #include "relaxed.h"
 #include "sample.h"
+#include "sync.h"
 #include "sys.h"
 #include "trace.h"
 #include "turns.h"
 #include "utilisation.h"
-#include "waits.h"
 #include "window.h"
 
 /* -- what was measured ------------------------------------------------------------------------ */
@@ -278,7 +278,7 @@ void pace_forget(void)
 	spans_forget();
 	costs_forget();
 	lease_forget();
-	waits_forget();
+	sync_forget();
 	members_forget();
 	by_turn_forget();
 }
@@ -307,7 +307,7 @@ static int enter_gang(struct pace_pass *pass, struct meter *meter, const struct 
 	*pass = (struct pace_pass){.meter = meter, .gang = true};
 	by_turn_stop(meter, work->device);
 	cores_note_limit(meter, false);
-	waits_go_by_gang();
+	sync_go_by_gang();
 	utilisation_begin(meter, now_ns);
 	return member_enter(meter, work, now_ns);
 }
@@ -324,7 +324,7 @@ static int enter_turn(struct pace_pass *pass, struct meter *meter, const struct 
 	error = by_turn_enter(meter, work, now_ns, ret_goes);
 	if (*ret_goes) {
 		*pass = (struct pace_pass){.meter = meter, .turn = true};
-		waits_go_by_gang();
+		sync_go_by_gang();
 	}
 	return error;
 }
@@ -333,7 +333,7 @@ static int enter_turn(struct pace_pass *pass, struct meter *meter, const struct 
 static int enter(struct pace_pass *ret_pass, struct meter *meter, const struct pace_work *work)
 {
 	bool waited = false;
-	enum waits since;
+	enum sync_state since;
 	unsigned pct;
 	uint64_t now_ns;
 	bool goes = false;
@@ -372,11 +372,11 @@ static int enter(struct pace_pass *ret_pass, struct meter *meter, const struct p
 	ret_pass->cost_ns = cost_ns(ret_pass->cost);
 	if (ret_pass->cost_ns == COST_UNKNOWN && !waited)
 		cut_window(meter, work, now_ns);
-	since = waits_since(meter, work, now_ns);
+	since = sync_since(meter, work, now_ns);
 	ret_pass->was_idle = is_idle(meter, work, now_ns, waited);
 	others_look(meter, work, now_ns, ret_pass->was_idle);
-	if (since != WAITS_NONE && !meter_is_blind(meter, now_ns))
-		waits_open(meter, work, now_ns, since, ret_pass->was_idle);
+	if (since != SYNC_NONE && !meter_is_blind(meter, now_ns))
+		sync_open_window(meter, work, now_ns, since, ret_pass->was_idle);
 	else if (ret_pass->was_idle && !meter_is_blind(meter, now_ns))
 		window_open(meter, work, now_ns, true);
 	ret_pass->sample = sample_begin(meter, ret_pass->cost, work, now_ns);
@@ -443,7 +443,7 @@ void pace_leave(struct pace_pass *pass, const struct pace_work *work, bool submi
 	end_turn(meter, pass);
 	overdue_let_go(meter, pass, now_ns);
 	meter_note_stream(meter, work, now_ns);
-	waits_submitted(meter, work);
+	sync_submitted(meter, work);
 	window_close(meter, work, now_ns);
 	if (!meter_is_blind(meter, now_ns) || bucket_is_open(meter->bucket))
 		window_open(meter, work, now_ns, pass->was_idle);

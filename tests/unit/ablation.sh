@@ -13,7 +13,7 @@ what=${2:-}
 top=$(cd "$(dirname "$0")/../.." && pwd)
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
-also='overdue stalls lease lease_programs waits sample pacer pacer_odd'
+also='overdue stalls lease lease_programs sync sample pacer pacer_odd'
 
 # compile TEST FILE…: builds a test of tests/unit with the files of src/pace.
 compile() {
@@ -136,9 +136,9 @@ device_rows() {
         'SAMPLE_BLIND_NS=1' 'SAMPLE_NEW_NS=SAMPLE_EVERY_NS' 'SAMPLE_SPREAD_NS=1' \
         'SAMPLE_APART_NS=0' 'SAMPLE_DUE_LOG2=0' 'SAMPLE_AHEAD_NS=0' \
         'SAMPLE_ASKS=0' 'SAMPLE_ASKS_BEGUN=0' 'SAMPLE_CALL_NS=1 * NS_PER_S' 'SPAN_CLOSED_MOST=1' \
-        'WAITS_NS=0' 'WAITS_NS=1000 * NS_PER_S' 'WAITS_RELAXED=1' \
-        'WAITS_IDLE=0' 'WAITS_WAKE_NS=0' 'WAITS_AT_ONCE_NS=0' 'WAITS_UNEXPLAINED_PART=1' 'WAITS_UNEXPLAINED_PART=1000000' \
-        'WAITS_COPY_BYTES=UINT64_MAX' 'WAITS_COPY_LONG=UINT64_MAX' \
+        'SYNC_WINDOW_NS=0' 'SYNC_WINDOW_NS=1000 * NS_PER_S' 'SYNC_RELAXED=1' \
+        'SYNC_IDLE=0' 'SYNC_WAKE_NS=0' 'SYNC_AT_ONCE_NS=0' 'SYNC_UNEXPLAINED_PART=1' 'SYNC_UNEXPLAINED_PART=1000000' \
+        'SYNC_COPY_BYTES=UINT64_MAX' 'SYNC_COPY_LONG=UINT64_MAX' \
         'WINDOW_NS=NS_PER_MS \/ 8' 'WINDOW_NS=8 * NS_PER_MS' 'WINDOW_LONG_NS=1000 * NS_PER_S' 'WINDOW_LAUNCHES=1000000' \
         'WINDOW_IDLE_PART=1' 'WINDOW_IDLE_NS=0' 'WINDOW_ASK_PART=1' 'WINDOW_OWED_NS=(int64_t)0'; do
         row "$(printf %s "$rule" | sed 's|\\||; s|=| = |')" "${rule%%=*}" "${rule#*=}"

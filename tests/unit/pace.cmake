@@ -26,7 +26,7 @@ set(pace_in_virtual_time
   threads
   throttle
   turn_programs
-  waits)
+  sync)
 
 set(pace_concerns bucket costs gang gang_programs gate group holder spans backlog ${pace_in_virtual_time})
 

@@ -4,7 +4,7 @@
  * captured streams).
  *
  * Copies to and from the host, and between devices, are made by copy engines. They are not
- * throttled, but windows leave their time out (pace/waits.h). Some functions make copies of both
+ * throttled, but windows leave their time out (pace/sync.h). Some functions make copies of both
  * kinds. For these, the hook asks the driver where the two addresses lie, and only where a launch
  * could be held back. A function whose name says the kind asks nothing.
  *

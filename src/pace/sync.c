@@ -1,11 +1,11 @@
 /*
  * To end a window and begin the next costs as much time as about two launches. In programs whose
  * waits mostly leave the device idle, each wait may end a window. In relaxed mode (meter.h) a wait
- * ends only a window that began after a wait, and such a window begins about once in WAITS_RELAXED
- * * WAITS_NS. A program that keeps the device busy waits for an event now and then, or before each
- * launch: such waits end no window.
+ * ends only a window that began after a wait, and such a window begins about once in SYNC_RELAXED
+ * * SYNC_WINDOW_NS. A program that keeps the device busy waits for an event now and then, or before
+ * each launch: such waits end no window.
  */
-#include "waits.h"
+#include "sync.h"
 
 #include "by_turn.h"
 #include "clock.h"
@@ -21,7 +21,7 @@ static PACE_OF_THREAD struct {
 	struct meter *meter; /* of the device of the last launch; NULL: none */
 	struct pace_work work;
 	uint64_t streams_ended; /* the counter at the last launch */
-	enum waits since;
+	enum sync_state since;
 	bool partial;      /* a wait may have been for less than all work */
 	bool whole;        /* the last wait was for all work */
 	bool settled;      /* all work is in windows that have ended, or has finished */
@@ -41,25 +41,25 @@ void pace_end_streams(void)
 	lock_release(&ending);
 }
 
-void waits_forget(void)
+void sync_forget(void)
 {
 	lock_init(&ending);
 	last.meter = NULL;
 }
 
-void waits_submitted(struct meter *meter, const struct pace_work *work)
+void sync_submitted(struct meter *meter, const struct pace_work *work)
 {
 	last.meter = meter;
 	last.work = *work;
 	last.streams_ended = RELAXED_LOAD(streams_ended);
-	last.since = WAITS_NONE;
+	last.since = SYNC_NONE;
 	last.partial = last.settled = false;
 }
 
-void waits_go_by_gang(void)
+void sync_go_by_gang(void)
 {
 	last.meter = NULL;
-	last.since = WAITS_NONE;
+	last.since = SYNC_NONE;
 }
 
 bool pace_is_last(const struct pace_work *work)
@@ -124,8 +124,8 @@ static void end_before_wait(const void *current, bool of_all)
 	if (!meter || !cores_region())
 		return;
 	now_ns = clock_steady_ns();
-	if (last.since == WAITS_NONE) {
-		last.since = WAITS_MAYBE;
+	if (last.since == SYNC_NONE) {
+		last.since = SYNC_MAYBE;
 		last.due_ns = last.over_ns = now_ns + backlog_ahead_ns(&meter->backlog, now_ns);
 	}
 	last.began_ns = now_ns;
@@ -135,8 +135,8 @@ static void end_before_wait(const void *current, bool of_all)
 	    end_window(meter, now_ns) == ENDED) {
 		RELAXED_STORE(meter->settle_at_ns,
 			      0); /* the window finishes with the wait, and spans are few */
-		if (last.since == WAITS_MAYBE)
-			last.since = WAITS_ENDED;
+		if (last.since == SYNC_MAYBE)
+			last.since = SYNC_ENDED;
 	}
 	last.clean = false;
 }
@@ -174,10 +174,10 @@ void pace_waited(void)
 	pace_until_check = PACE_RECHECK;
 	members_waited();
 	by_turn_waited();
-	if (!last.meter || last.since == WAITS_NONE)
+	if (!last.meter || last.since == SYNC_NONE)
 		return;
 	now_ns = clock_steady_ns();
-	if (meter_since(now_ns, last.began_ns) >= WAITS_AT_ONCE_NS)
+	if (meter_since(now_ns, last.began_ns) >= SYNC_AT_ONCE_NS)
 		last.over_ns = now_ns;
 	if (is_drained(last.meter, now_ns))
 		utilisation_rest(last.meter, now_ns);
@@ -185,7 +185,7 @@ void pace_waited(void)
 
 bool pace_has_waited(void)
 {
-	return last.meter && last.since != WAITS_NONE && meter_relax_factor(last.meter) > 1 &&
+	return last.meter && last.since != SYNC_NONE && meter_relax_factor(last.meter) > 1 &&
 	       !membership_exists() && !turns_any_shared();
 }
 
@@ -203,7 +203,7 @@ void pace_found_over(void)
 void pace_found_busy(void)
 {
 	pace_until_check = PACE_RECHECK;
-	if (last.meter && last.since != WAITS_NONE)
+	if (last.meter && last.since != SYNC_NONE)
 		last.over_ns = last.began_ns;
 }
 
@@ -212,9 +212,9 @@ static void note(struct meter *meter, bool is_idle)
 {
 	int32_t idle_waits = RELAXED_LOAD(meter->idle_waits);
 
-	if (is_idle && idle_waits < WAITS_IDLE)
+	if (is_idle && idle_waits < SYNC_IDLE)
 		RELAXED_STORE(meter->idle_waits, idle_waits + 2);
-	else if (!is_idle && idle_waits > -WAITS_IDLE)
+	else if (!is_idle && idle_waits > -SYNC_IDLE)
 		RELAXED_STORE(meter->idle_waits, idle_waits - 1);
 }
 
@@ -222,7 +222,7 @@ static void note(struct meter *meter, bool is_idle)
  * repeats itself would otherwise be measured at the same place each time. */
 static bool is_time(struct meter *meter, uint64_t now_ns)
 {
-	uint64_t mean_ns = WAITS_NS * (meter_relax_factor(meter) > 1 ? WAITS_RELAXED : 1);
+	uint64_t mean_ns = SYNC_WINDOW_NS * (meter_relax_factor(meter) > 1 ? SYNC_RELAXED : 1);
 
 	if (now_ns < RELAXED_LOAD(meter->next_window_at_ns))
 		return false;
@@ -235,17 +235,17 @@ void pace_will_copy(const struct pace_work *copy, uint64_t bytes)
 	struct meter *meter = last.meter;
 	uint64_t now_ns;
 
-	if (bytes < WAITS_COPY_BYTES || !pace_is_last(copy) || !cores_region())
+	if (bytes < SYNC_COPY_BYTES || !pace_is_last(copy) || !cores_region())
 		return;
 	now_ns = clock_steady_ns();
 	if (!may_end(meter, copy->context, now_ns))
 		return;
-	if ((bytes < WAITS_COPY_LONG || meter_relax_factor(meter) > 1) && !is_time(meter, now_ns))
+	if ((bytes < SYNC_COPY_LONG || meter_relax_factor(meter) > 1) && !is_time(meter, now_ns))
 		return;
-	if (end_window(meter, now_ns) == IDLE && last.since == WAITS_MAYBE && last.partial)
+	if (end_window(meter, now_ns) == IDLE && last.since == SYNC_MAYBE && last.partial)
 		note(meter, true);
 	if (!RELAXED_LOAD(meter->window.launches))
-		last.since = WAITS_COPIED;
+		last.since = SYNC_COPIED;
 }
 
 /* With kernels in several streams, a stream mostly waits for another stream's kernels, as libraries
@@ -267,18 +267,18 @@ void pace_will_stall(const struct pace_work *work)
 	if (RELAXED_LOAD(meter->window.launches)) /* a window with a stall in it measures nothing */
 		meter_break(meter);
 	else
-		last.since = WAITS_COPIED;
+		last.since = SYNC_COPIED;
 }
 
 /* -- after a wait ----------------------------------------------------------------------------- */
 
-enum waits waits_since(const struct meter *meter, const struct pace_work *work, uint64_t now_ns)
+enum sync_state sync_since(const struct meter *meter, const struct pace_work *work, uint64_t now_ns)
 {
 	bool same =
 		last.meter == meter && last.work.context == work->context &&
 		(meter_stream(&last.work) == meter_stream(work) || meter_is_mixed(meter, now_ns));
 
-	return same ? last.since : WAITS_NONE;
+	return same ? last.since : SYNC_NONE;
 }
 
 /* Adds to meter->unexplained_ns how much longer the waits took than learned costs say, less the
@@ -287,36 +287,36 @@ static void add_unexplained(struct meter *meter, uint64_t now_ns)
 {
 	uint64_t more_ns = meter_since(last.over_ns, last.due_ns),
 		 ns = RELAXED_LOAD(meter->unexplained_ns);
-	uint64_t less_ns = meter_since(now_ns, RELAXED_LOAD(meter->unexplained_at_ns)) /
-			   WAITS_UNEXPLAINED_PART;
+	uint64_t less_ns =
+		meter_since(now_ns, RELAXED_LOAD(meter->unexplained_at_ns)) / SYNC_UNEXPLAINED_PART;
 
-	more_ns = more_ns > WAITS_WAKE_NS ? more_ns - WAITS_WAKE_NS : 0;
+	more_ns = more_ns > SYNC_WAKE_NS ? more_ns - SYNC_WAKE_NS : 0;
 	ns = ns > less_ns ? ns - less_ns : 0;
-	RELAXED_STORE(meter->unexplained_ns, ns + more_ns < WAITS_UNEXPLAINED_MOST_NS
+	RELAXED_STORE(meter->unexplained_ns, ns + more_ns < SYNC_UNEXPLAINED_MOST_NS
 						     ? ns + more_ns
-						     : WAITS_UNEXPLAINED_MOST_NS);
+						     : SYNC_UNEXPLAINED_MOST_NS);
 	RELAXED_STORE(meter->unexplained_at_ns, now_ns);
 }
 
 /* No window begins after a wait while another thread is inside a launch, which would be in no
  * window. In relaxed mode, a window that did not end at the wait is dropped for the new one. */
-void waits_open(struct meter *meter, const struct pace_work *work, uint64_t now_ns,
-		enum waits since, bool is_idle)
+void sync_open_window(struct meter *meter, const struct pace_work *work, uint64_t now_ns,
+		      enum sync_state since, bool is_idle)
 {
 	bool is_relaxed, alone = meter_is_own(meter) && RELAXED_LOAD(meter->entered) <= 0;
 
 	add_unexplained(meter, now_ns);
 	is_relaxed = meter_relax_factor(meter) > 1;
-	if (since == WAITS_COPIED && alone && !RELAXED_LOAD(meter->window.launches)) {
+	if (since == SYNC_COPIED && alone && !RELAXED_LOAD(meter->window.launches)) {
 		last.clean = window_reopen(meter, work, now_ns, true);
 		return;
 	}
-	if (since == WAITS_ENDED && alone && (!is_relaxed || is_time(meter, now_ns)))
+	if (since == SYNC_ENDED && alone && (!is_relaxed || is_time(meter, now_ns)))
 		last.clean = is_idle = window_reopen(meter, work, now_ns, false);
-	else if (since == WAITS_MAYBE && alone && is_relaxed && is_idle && is_time(meter, now_ns))
+	else if (since == SYNC_MAYBE && alone && is_relaxed && is_idle && is_time(meter, now_ns))
 		last.clean = window_reopen(meter, work, now_ns, true);
 	else
-		window_open(meter, work, now_ns, is_idle && since != WAITS_ENDED);
+		window_open(meter, work, now_ns, is_idle && since != SYNC_ENDED);
 	if (last.partial)
 		note(meter, is_idle);
 }

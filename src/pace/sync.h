@@ -1,5 +1,6 @@
 /*
- * Inside pace/: when a thread waits for its work, windows end before the wait.
+ * Inside pace/: when a thread synchronises, which is to wait for its work, windows end before
+ * the wait.
  *
  * During a wait the device may run out of work at an unknown moment. Only learned costs could show
  * how long the device was idle then, and windows exist to correct these costs. So a window ends
@@ -19,25 +20,26 @@
 #include "meter.h"
 
 /* After the thread has submitted `work`. */
-void waits_submitted(struct meter *meter, const struct pace_work *work);
+void sync_submitted(struct meter *meter, const struct pace_work *work);
 
 /* The thread submits to a device that a gang paces: its waits, copies and stalls end no window. */
-void waits_go_by_gang(void);
+void sync_go_by_gang(void);
 
 /* The thread's calls since its last launch. */
-enum waits {
-	WAITS_NONE,
-	WAITS_MAYBE, /* it has waited, or asked for work that had not finished */
-	WAITS_ENDED, /* the same, and a window ended before that */
-	WAITS_COPIED /* it has copied, and a window ended before that */
+enum sync_state {
+	SYNC_NONE,
+	SYNC_MAYBE, /* it has waited, or asked for work that had not finished */
+	SYNC_ENDED, /* the same, and a window ended before that */
+	SYNC_COPIED /* it has copied, and a window ended before that */
 };
 
 /* Before the thread's next launch, which is `work`. */
-enum waits waits_since(const struct meter *meter, const struct pace_work *work, uint64_t now_ns);
+enum sync_state sync_since(const struct meter *meter, const struct pace_work *work,
+			   uint64_t now_ns);
 
-/* Before a launch with `since` other than WAITS_NONE: begins a window, unless the open one will do.
+/* Before a launch with `since` other than SYNC_NONE: begins a window, unless the open one will do.
  * is_idle: the device has no work. */
-void waits_open(struct meter *meter, const struct pace_work *work, uint64_t now_ns,
-		enum waits since, bool is_idle);
+void sync_open_window(struct meter *meter, const struct pace_work *work, uint64_t now_ns,
+		      enum sync_state since, bool is_idle);
 
-void waits_forget(void); /* in a forked child */
+void sync_forget(void); /* in a forked child */
