@@ -1,4 +1,4 @@
-/* Clocks, in nanoseconds unless a name says otherwise. steady.c explains clock_steady_ns. */
+/* Clocks, in nanoseconds unless a name says otherwise. clock_steady.c explains clock_steady_ns. */
 #pragma once
 
 #include <stdint.h>
