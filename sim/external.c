@@ -20,7 +20,7 @@ struct CUextMemory_st {
 };
 
 struct buffer {
-	struct region region;
+	struct address_range range;
 	uint64_t space_bytes;
 	struct buffer *next;
 };
@@ -88,20 +88,20 @@ static CUresult buffer_map(CUcontext context, size_t bytes, uint64_t *ret_addres
 	if (!buffer)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	buffer->space_bytes = (bytes + GRANULE_BYTES - 1) / GRANULE_BYTES * GRANULE_BYTES;
-	buffer->region.context = context;
-	buffer->region.device = context->device;
-	buffer->region.access = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-	buffer->region.bytes = bytes;
-	buffer->region.address = space_map(buffer->space_bytes, GRANULE_BYTES, false);
-	if (!buffer->region.address || !region_add(&buffer->region)) {
-		if (buffer->region.address)
-			munmap((void *)(uintptr_t)buffer->region.address, buffer->space_bytes);
+	buffer->range.context = context;
+	buffer->range.device = context->device;
+	buffer->range.access = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+	buffer->range.bytes = bytes;
+	buffer->range.address = space_map(buffer->space_bytes, GRANULE_BYTES, false);
+	if (!buffer->range.address || !address_map_add(&buffer->range)) {
+		if (buffer->range.address)
+			munmap((void *)(uintptr_t)buffer->range.address, buffer->space_bytes);
 		free(buffer);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	buffer->next = buffers;
 	buffers = buffer;
-	*ret_address = buffer->region.address;
+	*ret_address = buffer->range.address;
 	return CUDA_SUCCESS;
 }
 
@@ -134,12 +134,12 @@ CUresult external_give(uint64_t address)
 {
 	pthread_mutex_lock(&lock);
 	struct buffer **at = &buffers;
-	while (*at && (*at)->region.address != address)
+	while (*at && (*at)->range.address != address)
 		at = &(*at)->next;
 	struct buffer *buffer = *at;
 	if (buffer) {
 		*at = buffer->next;
-		region_remove(&buffer->region);
+		address_map_remove(&buffer->range);
 		munmap((void *)(uintptr_t)address, buffer->space_bytes);
 		free(buffer);
 	}

@@ -473,7 +473,7 @@ bool memory_find(uint64_t address, struct memory_range *ret_range)
 	pthread_mutex_lock(&lock);
 	bool found = find_locked(address, ret_range);
 	pthread_mutex_unlock(&lock);
-	return found || region_find(address, ret_range);
+	return found || address_map_find(address, ret_range);
 }
 
 static CUresult block_share(struct block *block)

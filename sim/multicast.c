@@ -130,7 +130,7 @@ CUresult cuMulticastBindAddr(CUmemGenericAllocationHandle mcHandle, size_t mcOff
 		return CUDA_ERROR_INVALID_VALUE;
 	virtual_lock();
 	struct memory_handle *memory = virtual_mapped(memptr);
-	if (!memory || !region_find(memptr, &range))
+	if (!memory || !address_map_find(memptr, &range))
 		result = CUDA_ERROR_INVALID_VALUE;
 	else
 		result = bind_locked(multicast_find(mcHandle), mcOffset, memory,

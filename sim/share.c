@@ -27,7 +27,7 @@ struct ipc {
 _Static_assert(sizeof(struct ipc) == sizeof(CUipcMemHandle), "as many bytes as it has");
 
 struct opened {
-	struct region region;
+	struct address_range range;
 	uint64_t object, space_bytes;
 	unsigned times; /* it was opened so many times more often than closed; under `lock` */
 	struct opened *next;
@@ -161,15 +161,15 @@ static CUresult opened_make(CUcontext context, const struct ipc *ipc, struct ope
 		return CUDA_ERROR_INVALID_VALUE;
 	ret_opened->object = ipc->object;
 	ret_opened->space_bytes = (ipc->bytes + GRANULE_BYTES - 1) / GRANULE_BYTES * GRANULE_BYTES;
-	ret_opened->region.context = context;
-	ret_opened->region.device = device_of(object.gpu, context);
-	ret_opened->region.access = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-	ret_opened->region.bytes = ipc->bytes;
-	ret_opened->region.address = space_map(ret_opened->space_bytes, GRANULE_BYTES, false);
-	if (ret_opened->region.address && region_add(&ret_opened->region))
+	ret_opened->range.context = context;
+	ret_opened->range.device = device_of(object.gpu, context);
+	ret_opened->range.access = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+	ret_opened->range.bytes = ipc->bytes;
+	ret_opened->range.address = space_map(ret_opened->space_bytes, GRANULE_BYTES, false);
+	if (ret_opened->range.address && address_map_add(&ret_opened->range))
 		return CUDA_SUCCESS;
-	if (ret_opened->region.address)
-		munmap((void *)(uintptr_t)ret_opened->region.address, ret_opened->space_bytes);
+	if (ret_opened->range.address)
+		munmap((void *)(uintptr_t)ret_opened->range.address, ret_opened->space_bytes);
 	state_leave(ipc->object);
 	return CUDA_ERROR_OUT_OF_MEMORY;
 }
@@ -177,8 +177,8 @@ static CUresult opened_make(CUcontext context, const struct ipc *ipc, struct ope
 /* Ends memory that was taken out of the list. */
 static void opened_close(struct opened *it)
 {
-	region_remove(&it->region);
-	munmap((void *)(uintptr_t)it->region.address, it->space_bytes);
+	address_map_remove(&it->range);
+	munmap((void *)(uintptr_t)it->range.address, it->space_bytes);
 	state_leave(it->object);
 	free(it);
 }
@@ -189,11 +189,11 @@ static bool open_again(CUcontext context, uint64_t object, CUdeviceptr *ret_addr
 {
 	pthread_mutex_lock(&lock);
 	struct opened *it = opened;
-	while (it && (it->object != object || it->region.context != context))
+	while (it && (it->object != object || it->range.context != context))
 		it = it->next;
 	if (it) {
 		it->times++;
-		*ret_address = it->region.address;
+		*ret_address = it->range.address;
 	}
 	pthread_mutex_unlock(&lock);
 	return it;
@@ -226,7 +226,7 @@ static CUresult ipc_open(const char *function, CUdeviceptr *pdptr, const CUipcMe
 		free(it);
 		return result;
 	}
-	*pdptr = it->region.address;
+	*pdptr = it->range.address;
 	pthread_mutex_lock(&lock);
 	bool alive = context->alive;
 	it->next = alive ? opened : NULL;
@@ -253,8 +253,7 @@ static bool opened_take(uint64_t address, CUcontext context, struct opened **ret
 {
 	pthread_mutex_lock(&lock);
 	struct opened **at = &opened;
-	while (*at &&
-	       (context ? (*at)->region.context != context : (*at)->region.address != address))
+	while (*at && (context ? (*at)->range.context != context : (*at)->range.address != address))
 		at = &(*at)->next;
 	struct opened *it = *at;
 	bool last = it && (context || --it->times == 0);

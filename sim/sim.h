@@ -24,7 +24,7 @@
  *     memory.c          allocations and their cost (memory_calls.c: their API);  page.c: granules
  *     memory_host.c     page-locked host memory, and what a pointer points to
  *     advice.c          where managed memory should be;  peer.c: memory of other GPUs
- *     region.c          addresses of device memory that memory.c does not know
+ *     address_map.c     addresses of device memory that memory.c does not know
  *     pool.c            stream-ordered memory (pool_calls.c: its API);  pool_list.c: the pools
  *     pool_share.c      pools of other processes
  *     graph_memory.c    allocations of graphs
@@ -49,8 +49,8 @@
  *
  * Locks, to be taken in this order: contexts (context.c), objects (timeline.c), graphs (graph.c),
  * pools (pool.c), backlog (backlog.c), arrays (array.c), virtual (virtual.c), memory (memory.c),
- * the shared state's (state_machine.c). The locks of region.c and handle.c are taken inside any of
- * them. A context is never freed, so a stale handle is always safe to look at.
+ * the shared state's (state_machine.c). The locks of address_map.c and handle.c are taken inside
+ * any of them. A context is never freed, so a stale handle is always safe to look at.
  *
  * Every exported function is declared here from cuda.def: one defined otherwise does not compile,
  * and a row without a definition does not link, because procaddress.c refers to all of them.

@@ -1,6 +1,6 @@
 /*
  * Device memory by address in the simulated libcuda: granules, allocations, pools, the allocations
- * of graphs, and regions of addresses.
+ * of graphs, and the map of addresses.
  */
 #pragma once
 
@@ -168,9 +168,9 @@ CUresult graph_memory_get(CUdevice device, CUgraphMem_attribute attribute, uint6
 /* Sets a high-water mark back to the present amount. */
 CUresult graph_memory_reset(CUdevice device, CUgraphMem_attribute attribute);
 
-/* ---- region.c */
+/* ---- address_map.c */
 
-struct region {
+struct address_range {
 	uint64_t address;
 	size_t bytes;
 	CUcontext context; /* or NULL */
@@ -178,10 +178,10 @@ struct region {
 	_Atomic unsigned access;
 };
 
-/* False if memory is short, or a region overlaps. */
-bool region_add(struct region *region);
-void region_remove(struct region *region);
-/* A region that overlaps the range. The caller sees to it that the region does not end meanwhile.
- */
-struct region *region_at(uint64_t address, size_t bytes);
-bool region_find(uint64_t address, struct memory_range *ret_range);
+/* False if memory is short, or the ranges of two overlap. */
+bool address_map_add(struct address_range *range);
+void address_map_remove(struct address_range *range);
+/* The entry whose range overlaps this one. The caller sees to it that the entry is not removed
+ * meanwhile. */
+struct address_range *address_map_at(uint64_t address, size_t bytes);
+bool address_map_find(uint64_t address, struct memory_range *ret_range);

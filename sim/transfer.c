@@ -27,7 +27,7 @@ static bool on_device(uint64_t address, size_t bytes, unsigned access)
 
 		if (bytes <= rest)
 			return true;
-		if (!region_find(address, &range))
+		if (!address_map_find(address, &range))
 			return false;
 		address += rest;
 		bytes -= rest;
@@ -40,7 +40,7 @@ static bool is_shut(uint64_t address)
 {
 	struct memory_range range;
 
-	return region_find(address, &range) && !range.access;
+	return address_map_find(address, &range) && !range.access;
 }
 
 /* The size of a side, from its first byte to the last. */

@@ -1,8 +1,8 @@
 /*
  * Virtual memory: addresses. A reservation is address space that no other memory can use. A mapping
- * puts all memory of a handle into a reservation, and makes a region (region.c) that copies and
- * fills find. The host address is the device address, as with all memory here. Before
- * cuMemSetAccess it cannot be touched.
+ * puts all memory of a handle into a reservation, and makes an entry in the map of addresses
+ * (address_map.c) that copies and fills find. The host address is the device address, as with all
+ * memory here. Before cuMemSetAccess it cannot be touched.
  *
  * Under virtual_lock.
  */
@@ -18,7 +18,7 @@ struct reservation {
 };
 
 struct mapping {
-	struct region region; /* first member: a region at a reserved address is one of a mapping */
+	struct address_range range; /* first member: an entry at a reserved address is a mapping */
 	struct memory_handle *handle;
 	unsigned char access[SIM_GPUS_MAX]; /* by device */
 };
@@ -37,7 +37,7 @@ static struct reservation *reservation_of(uint64_t address, size_t bytes)
 
 static struct mapping *mapping_at(uint64_t address)
 {
-	return reservation_of(address, 1) ? (struct mapping *)region_at(address, 1) : NULL;
+	return reservation_of(address, 1) ? (struct mapping *)address_map_at(address, 1) : NULL;
 }
 
 /* Whether the range consists of whole mappings without gaps. */
@@ -50,10 +50,10 @@ static bool is_tiled(uint64_t address, size_t bytes)
 	while (address < end) {
 		const struct mapping *mapping = mapping_at(address);
 
-		if (!mapping || mapping->region.address != address ||
-		    mapping->region.bytes > end - address)
+		if (!mapping || mapping->range.address != address ||
+		    mapping->range.bytes > end - address)
 			return false;
-		address += mapping->region.bytes;
+		address += mapping->range.bytes;
 	}
 	return true;
 }
@@ -109,7 +109,7 @@ static CUresult address_free_locked(uint64_t address, size_t bytes)
 	while (*at && (*at)->address != address)
 		at = &(*at)->next;
 	struct reservation *reservation = *at;
-	if (!reservation || reservation->bytes != bytes || region_at(address, bytes))
+	if (!reservation || reservation->bytes != bytes || address_map_at(address, bytes))
 		return CUDA_ERROR_INVALID_VALUE;
 	*at = reservation->next;
 	munmap((void *)(uintptr_t)address, bytes);
@@ -133,8 +133,8 @@ CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size)
 static bool contents_map(const struct mapping *mapping)
 {
 	const struct physical *physical = mapping->handle->physical;
-	void *at = (void *)(uintptr_t)mapping->region.address;
-	size_t bytes = mapping->region.bytes;
+	void *at = (void *)(uintptr_t)mapping->range.address;
+	size_t bytes = mapping->range.bytes;
 	int flags = MAP_FIXED | MAP_NORESERVE;
 
 	if (!physical)
@@ -145,7 +145,7 @@ static bool contents_map(const struct mapping *mapping)
 
 static void contents_unmap(const struct mapping *mapping)
 {
-	mmap((void *)(uintptr_t)mapping->region.address, mapping->region.bytes, PROT_NONE,
+	mmap((void *)(uintptr_t)mapping->range.address, mapping->range.bytes, PROT_NONE,
 	     MAP_FIXED | MAP_NORESERVE | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 }
 
@@ -156,17 +156,17 @@ static CUresult map_locked(uint64_t address, size_t bytes, struct memory_handle 
 	if (!mapping)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	mapping->handle = handle;
-	mapping->region.address = address;
-	mapping->region.bytes = bytes;
-	mapping->region.device = handle->physical && handle->physical->on_device
-					 ? handle->physical->prop.location.id
-					 : 0;
-	if (!region_add(&mapping->region)) {
+	mapping->range.address = address;
+	mapping->range.bytes = bytes;
+	mapping->range.device = handle->physical && handle->physical->on_device
+					? handle->physical->prop.location.id
+					: 0;
+	if (!address_map_add(&mapping->range)) {
 		free(mapping);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	if (!contents_map(mapping)) {
-		region_remove(&mapping->region);
+		address_map_remove(&mapping->range);
 		free(mapping);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
@@ -185,7 +185,7 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
 		return CUDA_ERROR_INVALID_VALUE;
 	virtual_lock();
 	struct memory_handle *found = virtual_handle(handle);
-	if (!found || !reservation_of(ptr, size) || region_at(ptr, size))
+	if (!found || !reservation_of(ptr, size) || address_map_at(ptr, size))
 		result = CUDA_ERROR_INVALID_VALUE;
 	else if (offset || size != found->bytes)
 		result = CUDA_ERROR_NOT_SUPPORTED;
@@ -200,8 +200,8 @@ static uint64_t unmap_locked(uint64_t address)
 {
 	struct mapping *mapping = mapping_at(address);
 
-	address += mapping->region.bytes;
-	region_remove(&mapping->region);
+	address += mapping->range.bytes;
+	address_map_remove(&mapping->range);
 	contents_unmap(mapping);
 	virtual_unuse(mapping->handle);
 	free(mapping);
@@ -232,9 +232,9 @@ static void access_set_locked(struct mapping *mapping, CUdevice device, unsigned
 	mapping->access[device] = (unsigned char)flags;
 	for (unsigned i = 0; i < SIM_GPUS_MAX; i++)
 		any |= mapping->access[i];
-	mprotect((void *)(uintptr_t)mapping->region.address, mapping->region.bytes,
+	mprotect((void *)(uintptr_t)mapping->range.address, mapping->range.bytes,
 		 any ? PROT_READ | PROT_WRITE : PROT_NONE);
-	atomic_store(&mapping->region.access, any);
+	atomic_store(&mapping->range.access, any);
 }
 
 static bool access_valid(const CUmemAccessDesc *desc)
@@ -280,7 +280,7 @@ CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *des
 			if (desc[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE)
 				access_set_locked(mapping, desc[i].location.id, desc[i].flags);
 		}
-		at += mapping->region.bytes;
+		at += mapping->range.bytes;
 	}
 	virtual_unlock();
 	return result;
