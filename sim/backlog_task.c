@@ -6,7 +6,7 @@
  *   mark                      always                               its begin
  *   wait for another task     that task has ended                  the later of its begin and that
  *                                                                  task's end
- *   kernel, copy in the GPU   its turn has come                    as state_queue says
+ *   kernel, copy in the GPU   its turn has come                    as machine_queue says
  *   collective                its turn has come, and that of all   the latest begin of a rank, and
  *                             other ranks                          its duration
  *   copy from or to the host  its begin has come                   its begin, and its duration
@@ -91,7 +91,7 @@ void task_ended_locked(struct task *task)
 
 static bool turn_has_come(const struct backlog *backlog, uint64_t begin_ns, uint64_t now_ns)
 {
-	return begin_ns <= now_ns || begin_ns <= state_busy_until(backlog->context->gpu);
+	return begin_ns <= now_ns || begin_ns <= machine_busy_until(backlog->context->gpu);
 }
 
 static void spin_begin_locked(unsigned gpu, uint64_t begin_ns)
@@ -100,7 +100,7 @@ static void spin_begin_locked(unsigned gpu, uint64_t begin_ns)
 
 	if (!spun->spinning++ && begin_ns > spun->until_ns) {
 		spun->until_ns = begin_ns;
-		spun->worked_ns = state_worked_ns(gpu, begin_ns);
+		spun->worked_ns = machine_worked_ns(gpu, begin_ns);
 	}
 }
 
@@ -117,11 +117,11 @@ static void spin_record_locked(unsigned gpu, uint64_t to_ns)
 
 	if (to_ns <= spun->until_ns)
 		return;
-	uint64_t span = to_ns - spun->until_ns, worked = state_worked_ns(gpu, to_ns);
+	uint64_t span = to_ns - spun->until_ns, worked = machine_worked_ns(gpu, to_ns);
 	uint64_t counted = worked > spun->worked_ns ? worked - spun->worked_ns : 0;
 
 	if (counted < span)
-		state_busy(gpu, spun->until_ns + counted, to_ns);
+		machine_busy(gpu, spun->until_ns + counted, to_ns);
 	spun->until_ns = to_ns;
 	spun->worked_ns = worked;
 }
@@ -136,11 +136,12 @@ static void collective_try_locked(struct backlog *backlog, struct task *task, ui
 		if (rank->over != task->round || !turn_has_come(backlog, begin_ns, now_ns))
 			return;
 		task->begun = true;
-		task->begun_ns = state_queue(gpu, begin_ns, 0);
+		task->begun_ns = machine_queue(gpu, begin_ns, 0);
 		spin_begin_locked(gpu, task->begun_ns);
-		state_collective_begin(rank->place, task->work.ranks, task->round, task->begun_ns);
+		machine_collective_begin(rank->place, task->work.ranks, task->round,
+					 task->begun_ns);
 	}
-	uint64_t latest = state_collective_begun(rank->place, task->work.ranks, task->round);
+	uint64_t latest = machine_collective_begun(rank->place, task->work.ranks, task->round);
 	if (latest == UINT64_MAX) {
 		spin_record_locked(gpu, now_ns);
 		return;
@@ -164,7 +165,7 @@ static void work_try_locked(struct backlog *backlog, struct task *task, uint64_t
 	if (work->type == CU_GRAPH_NODE_TYPE_KERNEL || work->duration_ns) {
 		if (turn_has_come(backlog, begin_ns, now_ns))
 			task->end_ns =
-				state_queue(backlog->context->gpu, begin_ns, work->duration_ns);
+				machine_queue(backlog->context->gpu, begin_ns, work->duration_ns);
 	} else if (begin_ns <= now_ns) {
 		task->end_ns = begin_ns + work->host_ns;
 	}
@@ -243,7 +244,7 @@ static struct rank *rank_get_locked(uint64_t communicator, unsigned gpu)
 	if (rank)
 		return rank;
 	rank = calloc(1, sizeof *rank);
-	if (!rank || state_communicator_join(communicator, &rank->place)) {
+	if (!rank || machine_communicator_join(communicator, &rank->place)) {
 		free(rank);
 		return NULL;
 	}

@@ -38,13 +38,13 @@ __attribute__((noreturn)) static void *advance(void *nothing)
 	(void)nothing;
 	prctl(PR_SET_TIMERSLACK, 1);
 	for (;;) {
-		uint32_t bell = state_bell();
+		uint32_t bell = machine_bell();
 
 		backlogs_lock();
 		uint64_t rest_ns = backlogs_advance_locked();
 		sleeps_until_ns = after(timeline_now(), rest_ns);
 		backlogs_unlock();
-		state_bell_wait(bell, rest_ns);
+		machine_bell_wait(bell, rest_ns);
 	}
 }
 
@@ -53,7 +53,7 @@ void backlog_thread_wake_locked(uint64_t rest_ns)
 	if (!advancing)
 		advancing = thread_start(advance);
 	else if (after(timeline_now(), rest_ns) < sleeps_until_ns)
-		state_bell_ring();
+		machine_bell_ring();
 }
 
 __attribute__((noreturn)) static void *make_calls(void *nothing)

@@ -54,9 +54,9 @@ void contexts_unlock(void)
 	pthread_mutex_unlock(&lock);
 }
 
-static struct state_holding cost(unsigned gpu)
+static struct machine_holding cost(unsigned gpu)
 {
-	return (struct state_holding){
+	return (struct machine_holding){
 		.memory_bytes = config_get()->context_bytes,
 		.hidden_bytes = 6 * MIB + (visited[gpu] ? 0 : 3 * MIB),
 		.contexts = 1,
@@ -70,8 +70,8 @@ static CUresult open_locked(CUcontext context, unsigned flags, CUdevice device, 
 
 	if (!device_gpu(device, &gpu))
 		return CUDA_ERROR_INVALID_DEVICE;
-	struct state_holding holding = cost(gpu);
-	if (state_take(gpu, &holding))
+	struct machine_holding holding = cost(gpu);
+	if (machine_take(gpu, &holding))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	visited[gpu] = true;
 	context->device = device;
@@ -100,7 +100,7 @@ static void close_green_locked(CUcontext context)
 static void close_locked(CUcontext context)
 {
 	unsigned gpu = context->gpu;
-	struct state_holding holding = cost(gpu);
+	struct machine_holding holding = cost(gpu);
 
 	holding.memory_bytes += context->stack_bytes + context->green_bytes;
 	context->stack_bytes = 0;
@@ -117,7 +117,7 @@ static void close_locked(CUcontext context)
 	share_close(context);
 	memory_give_all(context);
 	context->uses = 0;
-	state_give(gpu, &holding);
+	machine_give(gpu, &holding);
 }
 
 static bool is_primary(const struct CUctx_st *context)
@@ -303,10 +303,10 @@ static CUresult set_stack_locked(CUcontext context, size_t bytes)
 
 	if (!stacks_bytes(bytes, &need))
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	struct state_holding change = {.memory_bytes = need > has ? need - has : has - need};
+	struct machine_holding change = {.memory_bytes = need > has ? need - has : has - need};
 	if (need < has)
-		state_give(context->gpu, &change);
-	else if (state_take(context->gpu, &change))
+		machine_give(context->gpu, &change);
+	else if (machine_take(context->gpu, &change))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	context->stack_bytes = need;
 	return CUDA_SUCCESS;
@@ -354,10 +354,10 @@ CUcontext context_owner(CUcontext context)
 static CUresult green_take_locked(CUcontext primary, uint64_t bytes)
 {
 	uint64_t need = primary->green_used_bytes + bytes;
-	struct state_holding more = {
+	struct machine_holding more = {
 		.memory_bytes = need > primary->green_bytes ? need - primary->green_bytes : 0};
 
-	if (state_take(primary->gpu, &more))
+	if (machine_take(primary->gpu, &more))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	primary->green_bytes += more.memory_bytes;
 	primary->green_used_bytes = need;

@@ -22,7 +22,7 @@ static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 
 static void forked(void)
 {
-	state_forked();
+	machine_forked();
 	backlogs_forked();
 	pthread_mutex_init(&init_lock, NULL);
 	if (atomic_load(&state) == DRIVER_READY)
@@ -85,10 +85,10 @@ static CUresult init_locked(void)
 	CUresult seen = device_discover(config);
 	if (seen)
 		return seen;
-	if (state_attach())
+	if (machine_attach())
 		return CUDA_ERROR_SYSTEM_NOT_READY;
-	if (state_claim()) {
-		state_detach();
+	if (machine_claim()) {
+		machine_detach();
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	atomic_store_explicit(&state, DRIVER_READY, memory_order_release);

@@ -45,15 +45,15 @@ CUresult cuImportExternalMemory(CUexternalMemory *extMem_out,
 	memcpy(&fd, desc->handle, sizeof fd);
 	if (fcntl(fd, F_GETFD) < 0)
 		return CUDA_ERROR_INVALID_VALUE;
-	struct state_holding holding = {.hidden_bytes = desc->size};
+	struct machine_holding holding = {.hidden_bytes = desc->size};
 	CUexternalMemory memory = malloc(sizeof *memory);
-	if (!memory || state_take(context->gpu, &holding)) {
+	if (!memory || machine_take(context->gpu, &holding)) {
 		free(memory);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	*memory = (struct CUextMemory_st){context->gpu, desc->size};
 	if (!handle_add(memory, HANDLE_EXTERNAL)) {
-		state_give(context->gpu, &holding);
+		machine_give(context->gpu, &holding);
 		free(memory);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
@@ -71,10 +71,10 @@ CUresult cuDestroyExternalMemory(CUexternalMemory extMem)
 	pthread_mutex_lock(&lock);
 	bool found = handle_is(extMem, HANDLE_EXTERNAL);
 	if (found) {
-		struct state_holding holding = {.hidden_bytes = extMem->bytes};
+		struct machine_holding holding = {.hidden_bytes = extMem->bytes};
 
 		handle_remove(extMem);
-		state_give(extMem->gpu, &holding);
+		machine_give(extMem->gpu, &holding);
 		free(extMem);
 	}
 	pthread_mutex_unlock(&lock);

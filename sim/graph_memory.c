@@ -244,9 +244,9 @@ CUresult graph_hold_reserve_locked(struct graph_hold *hold, CUstream stream)
 	unsigned gpu;
 
 	if (needed > memory->reserved_bytes) {
-		struct state_holding holding = {.memory_bytes = needed - memory->reserved_bytes};
+		struct machine_holding holding = {.memory_bytes = needed - memory->reserved_bytes};
 
-		if (!device_gpu(hold->device, &gpu) || state_take(gpu, &holding))
+		if (!device_gpu(hold->device, &gpu) || machine_take(gpu, &holding))
 			return CUDA_ERROR_OUT_OF_MEMORY;
 		memory->reserved_bytes = needed;
 	}
@@ -275,9 +275,9 @@ void graph_memory_trim(CUdevice device)
 	holds_sweep_locked(timeline_now());
 	uint64_t needed = needed_locked(device, NULL, NULL);
 	if (needed < memory->reserved_bytes && device_gpu(device, &gpu)) {
-		struct state_holding holding = {.memory_bytes = memory->reserved_bytes - needed};
+		struct machine_holding holding = {.memory_bytes = memory->reserved_bytes - needed};
 
-		state_give(gpu, &holding);
+		machine_give(gpu, &holding);
 		memory->reserved_bytes = needed;
 	}
 	graphs_unlock();

@@ -44,7 +44,7 @@ static CUresult collective_read(void **parameters, void **extra, struct graph_wo
 	if (!communicator)
 		return CUDA_ERROR_INVALID_VALUE;
 	uint64_t ranks = *parameter_of(1, parameters, extra);
-	if (!*communicator || !ranks || ranks > STATE_RANKS_MAX)
+	if (!*communicator || !ranks || ranks > MACHINE_RANKS_MAX)
 		return CUDA_ERROR_INVALID_VALUE;
 	work->communicator = *communicator;
 	work->ranks = (unsigned)ranks;

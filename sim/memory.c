@@ -15,7 +15,7 @@
  * address of them. Memory that pools and graphs hand out (struct space) is in blocks, too; pools
  * and graphs account for it, and it belongs to no context. Managed memory is never refused for want
  * of room on the GPU: the part that does not fit is on the host, and stays there (a real driver
- * moves it; state_pages.c has a model of that).
+ * moves it; machine_pages.c has a model of that).
  *
  *     block    a run of granules; its head is the allocation that it was made for, if any
  *     page     the bookkeeping of a granule in which small allocations can be (page.c): every block
@@ -130,33 +130,33 @@ uint64_t space_map(uint64_t bytes, uint64_t alignment, bool low)
 	return (uintptr_t)address;
 }
 
-static struct state_holding block_holding(const struct block *block)
+static struct machine_holding block_holding(const struct block *block)
 {
 	uint64_t bytes = block->granules * GRANULE_BYTES;
 
 	return block->kind == BLOCK_MANAGED
-		       ? (struct state_holding){.managed_bytes = block->managed_bytes,
-						.away_bytes = bytes - block->managed_bytes}
-		       : (struct state_holding){.memory_bytes = bytes};
+		       ? (struct machine_holding){.managed_bytes = block->managed_bytes,
+						  .away_bytes = bytes - block->managed_bytes}
+		       : (struct machine_holding){.memory_bytes = bytes};
 }
 
 /* Takes the block's granules from the GPU. False: the GPU does not have enough. */
 static bool block_take(struct block *block)
 {
-	struct state_holding holding = block_holding(block);
+	struct machine_holding holding = block_holding(block);
 	unsigned gpu = block->context->gpu;
 
 	if (block->kind != BLOCK_MANAGED)
-		return !state_take(gpu, &holding);
-	block->managed_bytes = state_take_managed(gpu, block->granules * GRANULE_BYTES);
+		return !machine_take(gpu, &holding);
+	block->managed_bytes = machine_take_managed(gpu, block->granules * GRANULE_BYTES);
 	return true;
 }
 
 static void block_give(const struct block *block)
 {
-	struct state_holding holding = block_holding(block);
+	struct machine_holding holding = block_holding(block);
 
-	state_give(block->context->gpu, &holding);
+	machine_give(block->context->gpu, &holding);
 }
 
 static struct heap *heap_of(CUcontext context, enum block_kind kind)
@@ -273,7 +273,7 @@ static void block_close(struct block *block)
 		block->next->previous = block->previous;
 	block_unmap(block);
 	if (block->shared)
-		state_leave(block->shared);
+		machine_leave(block->shared);
 	else
 		block_give(block);
 	free(block);
@@ -478,14 +478,14 @@ bool memory_find(uint64_t address, struct memory_range *ret_range)
 
 static CUresult block_share(struct block *block)
 {
-	struct state_object object = {
+	struct machine_object object = {
 		.gpu = block->context->gpu,
 		.bytes = block->granules * GRANULE_BYTES,
 	};
 
 	if (block->kind != BLOCK_DEVICE)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (block->shared || !state_share(&object, &block->shared))
+	if (block->shared || !machine_share(&object, &block->shared))
 		return CUDA_SUCCESS;
 	return CUDA_ERROR_OUT_OF_MEMORY;
 }

@@ -137,7 +137,7 @@ static CUresult info_get(const char *function, uint64_t *ret_free, uint64_t *ret
 
 	if (result)
 		return result;
-	uint64_t used = state_used_bytes(context->gpu);
+	uint64_t used = machine_used_bytes(context->gpu);
 	*ret_total = config_get()->total_bytes[context->gpu];
 	*ret_free = used < *ret_total ? *ret_total - used : 0;
 	return CUDA_SUCCESS;

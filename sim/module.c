@@ -31,12 +31,13 @@ struct CUmod_st {
 	struct CUfunc_st *functions; /* as many as the image's kernels, in their order */
 };
 
-static struct state_holding module_holding(const struct CUmod_st *module)
+static struct machine_holding module_holding(const struct CUmod_st *module)
 {
 	const uint64_t rest = GRANULE_BYTES - 1;
 	uint64_t variable_bytes = (module->image.variable_bytes + rest) & ~rest;
 
-	return (struct state_holding){.memory_bytes = config_get()->module_bytes + variable_bytes};
+	return (struct machine_holding){.memory_bytes =
+						config_get()->module_bytes + variable_bytes};
 }
 
 static CUdevice device_of(unsigned gpu)
@@ -74,14 +75,14 @@ static bool variables_open(CUmodule module, unsigned gpu)
 
 CUresult module_take(CUmodule module, unsigned gpu)
 {
-	struct state_holding holding = module_holding(module);
+	struct machine_holding holding = module_holding(module);
 
 	if (module->taken[gpu])
 		return CUDA_SUCCESS;
-	if (state_take(gpu, &holding))
+	if (machine_take(gpu, &holding))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	if (!variables_open(module, gpu)) {
-		state_give(gpu, &holding);
+		machine_give(gpu, &holding);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	__atomic_store_n(&module->taken[gpu], true, __ATOMIC_RELAXED);
@@ -116,7 +117,7 @@ CUresult function_load(CUfunction function, unsigned gpu)
 
 void module_free(CUmodule module)
 {
-	struct state_holding holding = module_holding(module);
+	struct machine_holding holding = module_holding(module);
 
 	for (unsigned gpu = 0; gpu < SIM_GPUS_MAX; gpu++) {
 		if (module->variables[gpu]) {
@@ -124,7 +125,7 @@ void module_free(CUmodule module)
 			free(module->variables[gpu]);
 		}
 		if (module->taken[gpu])
-			state_give(gpu, &holding);
+			machine_give(gpu, &holding);
 	}
 	image_free(&module->image);
 	free(module->functions);

@@ -50,7 +50,7 @@ bool library_exports(const char *name)
 static void forked(void)
 {
 	pthread_mutex_init(&lock, NULL);
-	state_forked();
+	machine_forked();
 }
 
 static void fork_watch(void)
@@ -77,7 +77,7 @@ static nvmlReturn_t init(const char *function)
 	call_the_loader();
 	pthread_once(&fork_once, fork_watch);
 	pthread_mutex_lock(&lock);
-	if (state_attach())
+	if (machine_attach())
 		result = NVML_ERROR_DRIVER_NOT_LOADED;
 	else
 		inits++;
@@ -109,7 +109,7 @@ nvmlReturn_t nvml_enter(const char *function)
 	if (result)
 		return result;
 	pthread_mutex_lock(&lock);
-	if (inits && !state_attach())
+	if (inits && !machine_attach())
 		return NVML_SUCCESS;
 	pthread_mutex_unlock(&lock);
 	return inits ? NVML_ERROR_DRIVER_NOT_LOADED : NVML_ERROR_UNINITIALIZED;
@@ -128,7 +128,7 @@ nvmlReturn_t nvmlShutdown(void)
 	if (result)
 		return result;
 	if (!--inits)
-		state_detach();
+		machine_detach();
 	return nvml_leave(NVML_SUCCESS);
 }
 
@@ -152,7 +152,7 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)
 	if (!nvml_gpu(device, memory, &gpu))
 		return nvml_leave(NVML_ERROR_INVALID_ARGUMENT);
 	memory->total = config_get()->total_bytes[gpu];
-	memory->used = state_used_bytes(gpu);
+	memory->used = machine_used_bytes(gpu);
 	memory->free = memory->total - memory->used;
 	return nvml_leave(NVML_SUCCESS);
 }
@@ -169,7 +169,7 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *me
 	if (memory->version != NVML_MEMORY_V2)
 		return nvml_leave(NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
 	memory->total = config_get()->total_bytes[gpu];
-	memory->used = state_used_bytes(gpu);
+	memory->used = machine_used_bytes(gpu);
 	memory->reserved = 0;
 	memory->free = memory->total - memory->used;
 	return nvml_leave(NVML_SUCCESS);
@@ -177,7 +177,7 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *me
 
 __attribute__((visibility("default"))) uint64_t vgpu_sim_peak(unsigned gpu)
 {
-	return gpu < SIM_GPUS_MAX ? state_peak(gpu) : 0;
+	return gpu < SIM_GPUS_MAX ? machine_peak(gpu) : 0;
 }
 
 nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device, nvmlBAR1Memory_t *bar1Memory)

@@ -14,7 +14,7 @@
 #include "nvml_abi.h"
 
 #include "config.h"
-#include "state.h"
+#include "machine.h"
 
 #include <stdbool.h>
 

@@ -34,7 +34,7 @@ enum {
 enum mode { COMPUTE, GRAPHICS, MPS_COMPUTE, MODES };
 
 /* Inserts invented processes before the `count` real ones (VGPU_SIM_NVML_MANY). */
-static unsigned many_add(struct state_process list[PROCESSES_MAX], unsigned count)
+static unsigned many_add(struct machine_process list[PROCESSES_MAX], unsigned count)
 {
 	const char *text = getenv("VGPU_SIM_NVML_MANY");
 	unsigned many = text ? (unsigned)strtoul(text, NULL, 10) : 0;
@@ -43,11 +43,11 @@ static unsigned many_add(struct state_process list[PROCESSES_MAX], unsigned coun
 		return count;
 	memmove(list + many, list, count * sizeof *list);
 	for (unsigned i = 0; i < many; i++)
-		list[i] = (struct state_process){.pid = MANY_PIDS + i, .memory_bytes = 1 << 20};
+		list[i] = (struct machine_process){.pid = MANY_PIDS + i, .memory_bytes = 1 << 20};
 	return count + many;
 }
 
-static unsigned caller_remove(struct state_process list[PROCESSES_MAX], unsigned count)
+static unsigned caller_remove(struct machine_process list[PROCESSES_MAX], unsigned count)
 {
 	unsigned kept = 0;
 
@@ -57,7 +57,7 @@ static unsigned caller_remove(struct state_process list[PROCESSES_MAX], unsigned
 	return kept;
 }
 
-static void caller_swap(struct state_process list[PROCESSES_MAX], unsigned count)
+static void caller_swap(struct machine_process list[PROCESSES_MAX], unsigned count)
 {
 	unsigned caller = count, other = count;
 
@@ -71,7 +71,7 @@ static void caller_swap(struct state_process list[PROCESSES_MAX], unsigned count
 
 /* Lists the processes on the GPU, with the pids that are shown. */
 static unsigned processes_get(enum mode mode, unsigned gpu,
-			      struct state_process list[PROCESSES_MAX])
+			      struct machine_process list[PROCESSES_MAX])
 {
 	const char *pids = getenv("VGPU_SIM_NVML_PIDS"), *lists = getenv("VGPU_SIM_NVML_LISTS");
 
@@ -79,7 +79,7 @@ static unsigned processes_get(enum mode mode, unsigned gpu,
 		return 0;
 	if (mode != COMPUTE && (!lists || strcmp(lists, "all")))
 		return 0;
-	unsigned count = state_processes(gpu, list, PROCESSES_MAX);
+	unsigned count = machine_processes(gpu, list, PROCESSES_MAX);
 	if (pids && !strcmp(pids, "others"))
 		count = caller_remove(list, count);
 	if (pids && !strcmp(pids, "swapped"))
@@ -104,9 +104,9 @@ static unsigned processes_get(enum mode mode, unsigned gpu,
  */
 static nvmlReturn_t
 processes_store(enum mode mode, nvmlDevice_t device, unsigned *count, void *infos,
-		void (*store)(void *infos, unsigned i, const struct state_process *process))
+		void (*store)(void *infos, unsigned i, const struct machine_process *process))
 {
-	static struct state_process list[PROCESSES_MAX]; /* the lock */
+	static struct machine_process list[PROCESSES_MAX]; /* the lock */
 	unsigned gpu;
 
 	if (!nvml_gpu(device, count, &gpu))
@@ -122,7 +122,7 @@ processes_store(enum mode mode, nvmlDevice_t device, unsigned *count, void *info
 	return NVML_SUCCESS;
 }
 
-static void store_v1(void *infos, unsigned i, const struct state_process *process)
+static void store_v1(void *infos, unsigned i, const struct machine_process *process)
 {
 	((nvmlProcessInfo_v1_t *)infos)[i] = (nvmlProcessInfo_v1_t){
 		.pid = process->pid,
@@ -130,7 +130,7 @@ static void store_v1(void *infos, unsigned i, const struct state_process *proces
 	};
 }
 
-static void store_v2(void *infos, unsigned i, const struct state_process *process)
+static void store_v2(void *infos, unsigned i, const struct machine_process *process)
 {
 	((nvmlProcessInfo_v2_t *)infos)[i] = (nvmlProcessInfo_v2_t){
 		.pid = process->pid,
@@ -161,7 +161,7 @@ LIST(nvmlDeviceGetMPSComputeRunningProcesses, MPS_COMPUTE, nvmlProcessInfo_v1_t,
 LIST(nvmlDeviceGetMPSComputeRunningProcesses_v2, MPS_COMPUTE, nvmlProcessInfo_v2_t, store_v2)
 LIST(nvmlDeviceGetMPSComputeRunningProcesses_v3, MPS_COMPUTE, nvmlProcessInfo_t, store_v2)
 
-static void store_detail(void *infos, unsigned i, const struct state_process *process)
+static void store_detail(void *infos, unsigned i, const struct machine_process *process)
 {
 	((nvmlProcessDetail_v1_t *)infos)[i] = (nvmlProcessDetail_v1_t){
 		.pid = process->pid,
@@ -197,7 +197,7 @@ static uint64_t now_us(void)
 	return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
 }
 
-static void store_sample(void *infos, unsigned i, const struct state_process *process)
+static void store_sample(void *infos, unsigned i, const struct machine_process *process)
 {
 	((nvmlProcessUtilizationSample_t *)infos)[i] = (nvmlProcessUtilizationSample_t){
 		.pid = process->pid,
@@ -206,7 +206,7 @@ static void store_sample(void *infos, unsigned i, const struct state_process *pr
 	};
 }
 
-static void store_info(void *infos, unsigned i, const struct state_process *process)
+static void store_info(void *infos, unsigned i, const struct machine_process *process)
 {
 	((nvmlProcessUtilizationInfo_v1_t *)infos)[i] = (nvmlProcessUtilizationInfo_v1_t){
 		.pid = process->pid,
@@ -218,7 +218,7 @@ static void store_info(void *infos, unsigned i, const struct state_process *proc
 /* An empty list is an error of its own. Without an array the caller asks only for the number. */
 static nvmlReturn_t
 samples_store(nvmlDevice_t device, unsigned *count, void *infos, uint64_t since_us,
-	      void (*store)(void *infos, unsigned i, const struct state_process *process))
+	      void (*store)(void *infos, unsigned i, const struct machine_process *process))
 {
 	if (count && !infos)
 		*count = 0;
@@ -266,14 +266,14 @@ nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_
 		return result;
 	if (!nvml_gpu(device, utilization, &gpu))
 		return nvml_leave(NVML_ERROR_INVALID_ARGUMENT);
-	*utilization = (nvmlUtilization_t){.gpu = state_busy_pct(gpu)};
+	*utilization = (nvmlUtilization_t){.gpu = machine_busy_pct(gpu)};
 	return nvml_leave(NVML_SUCCESS);
 }
 
 /* -- accounting: of the living ------------------------------------------------------------------
  */
 
-static void store_pid(void *infos, unsigned i, const struct state_process *process)
+static void store_pid(void *infos, unsigned i, const struct machine_process *process)
 {
 	((unsigned *)infos)[i] = process->pid;
 }
@@ -290,7 +290,7 @@ nvmlReturn_t nvmlDeviceGetAccountingPids(nvmlDevice_t device, unsigned int *coun
 nvmlReturn_t nvmlDeviceGetAccountingStats(nvmlDevice_t device, unsigned int pid,
 					  nvmlAccountingStats_t *stats)
 {
-	static struct state_process list[PROCESSES_MAX]; /* the lock */
+	static struct machine_process list[PROCESSES_MAX]; /* the lock */
 	nvmlReturn_t result = nvml_enter(__func__);
 	unsigned gpu;
 

@@ -78,12 +78,12 @@ static CUresult hold_locked(CUmemoryPool pool, uint64_t bytes)
 {
 	bool more = bytes > pool->held_bytes;
 	uint64_t change = more ? bytes - pool->held_bytes : pool->held_bytes - bytes;
-	struct state_holding holding = {0};
+	struct machine_holding holding = {0};
 
 	if (pool->kind == BLOCK_SPACE_HOST || !change)
 		return CUDA_SUCCESS;
 	if (pool->exported) {
-		if (state_resize(pool->exported, bytes))
+		if (machine_resize(pool->exported, bytes))
 			return CUDA_ERROR_OUT_OF_MEMORY; /* or another process has a part of it */
 		pool->held_bytes = bytes;
 		return CUDA_SUCCESS;
@@ -92,10 +92,10 @@ static CUresult hold_locked(CUmemoryPool pool, uint64_t bytes)
 		holding.managed_bytes = change;
 	else
 		holding.memory_bytes = change;
-	if (more && state_take(pool->gpu, &holding))
+	if (more && machine_take(pool->gpu, &holding))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	if (!more)
-		state_give(pool->gpu, &holding);
+		machine_give(pool->gpu, &holding);
 	pool->held_bytes = bytes;
 	return CUDA_SUCCESS;
 }
@@ -123,7 +123,7 @@ void pool_forget_locked(CUmemoryPool pool)
 	*at = pool->next;
 	hold_locked(pool, 0);
 	if (pool->exported)
-		state_leave(pool->exported);
+		machine_leave(pool->exported);
 	free(pool);
 }
 
@@ -157,7 +157,7 @@ static void collect_locked(CUmemoryPool pool, CUcontext context, CUstream stream
 		SIM_ASSERT(pool->freed_bytes >= piece->space.bytes);
 		pool->freed_bytes -= piece->space.bytes;
 		if (pool->imported)
-			state_leave(pool->imported);
+			machine_leave(pool->imported);
 		free(piece);
 	}
 }
@@ -349,7 +349,7 @@ CUresult pool_give(uint64_t address)
 		memory_space_close(range.space);
 		free((struct piece *)range.space);
 		if (range.pool->imported)
-			state_leave(range.pool->imported);
+			machine_leave(range.pool->imported);
 		pool_shrink_locked(range.pool, range.pool->threshold_bytes);
 		result = CUDA_SUCCESS;
 	} else if (!late_locked(address)) {

@@ -1,7 +1,7 @@
 /*
  * Pools, and pointers of pools, that other processes import.
  *
- * The memory of an exported pool is an object of the shared state (state_objects.c), which grows
+ * The memory of an exported pool is an object of the shared state (machine_objects.c), which grows
  * and shrinks with the pool. An imported pool is a name only: no memory can be allocated from it,
  * and it keeps no memory. A pointer that is imported through it holds the whole object. Until the
  * pointer is freed, the pool does not shrink, and its memory stays after the end of the pool and of
@@ -28,14 +28,15 @@ _Static_assert(sizeof(struct pointer) == sizeof(CUmemPoolPtrExportData), "as man
 /* Makes the pool's memory an object, if it is none yet. */
 static CUresult export_locked(CUmemoryPool pool)
 {
-	struct state_object object = {.gpu = pool->gpu, .bytes = pool->held_bytes, .tag = POOL_TAG};
+	struct machine_object object = {
+		.gpu = pool->gpu, .bytes = pool->held_bytes, .tag = POOL_TAG};
 
 	if (!(pool->properties.handleTypes & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) ||
 	    pool->imported)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (pool->kind != BLOCK_SPACE)
 		return CUDA_ERROR_NOT_SUPPORTED;
-	if (!pool->exported && state_share(&object, &pool->exported))
+	if (!pool->exported && machine_share(&object, &pool->exported))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	return CUDA_SUCCESS;
 }
@@ -54,7 +55,7 @@ CUresult cuMemPoolExportToShareableHandle(void *handle_out, CUmemoryPool pool,
 	pools_lock();
 	result = pool_known_locked(pool) ? export_locked(pool) : CUDA_ERROR_INVALID_VALUE;
 	if (!result)
-		fd = state_export(pool->exported);
+		fd = machine_export(pool->exported);
 	pools_unlock();
 	if (result)
 		return result;
@@ -67,12 +68,12 @@ CUresult cuMemPoolExportToShareableHandle(void *handle_out, CUmemoryPool pool,
 /* Checks that the object is a pool's, and finds its device in this process. */
 static CUresult find(uint64_t id, CUdevice *ret_device)
 {
-	struct state_object object;
+	struct machine_object object;
 	unsigned gpu;
 
-	if (state_join(id, &object))
+	if (machine_join(id, &object))
 		return CUDA_ERROR_INVALID_VALUE;
-	state_leave(id);
+	machine_leave(id);
 	if (object.tag != POOL_TAG)
 		return CUDA_ERROR_INVALID_VALUE;
 	for (*ret_device = 0; device_gpu(*ret_device, &gpu); ++*ret_device) {
@@ -97,7 +98,7 @@ CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void *handle
 	if (result)
 		return result;
 	if (!pool_out || flags || handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ||
-	    state_imported((int)(intptr_t)handle, &object))
+	    machine_imported((int)(intptr_t)handle, &object))
 		return CUDA_ERROR_INVALID_VALUE;
 	result = find(object, &properties.location.id);
 	if (!result)
@@ -131,17 +132,17 @@ CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *shareData_out, CUdevicep
 
 static CUresult import_locked(CUmemoryPool pool, const struct pointer *data, struct piece *piece)
 {
-	struct state_object object;
+	struct machine_object object;
 
 	if (!pool_known_locked(pool) || !pool->imported || pool->imported != data->object ||
-	    state_join(data->object, &object))
+	    machine_join(data->object, &object))
 		return CUDA_ERROR_INVALID_VALUE;
 	piece->space.pool = pool;
 	piece->space.device = pool->properties.location.id;
 	piece->space.bytes = data->bytes;
 	CUresult result = memory_space_open(&piece->space, pool->kind);
 	if (result)
-		state_leave(data->object);
+		machine_leave(data->object);
 	else
 		pool->used_bytes += data->bytes;
 	return result;

@@ -1,7 +1,7 @@
 /*
  * Memory that other processes import: by descriptors of memory by handle, by descriptors of
  * allocations (DMA-BUF), and by the 64 bytes of CUDA IPC. Shared memory becomes an object of the
- * shared state (state_objects.c), which has its holders, the process in whose figure it is, and
+ * shared state (machine_objects.c), which has its holders, the process in whose figure it is, and
  * whether a descriptor is still open.
  *
  * Only the accounting is shared: an importer finds zeroes in the memory, and no process sees what
@@ -38,7 +38,7 @@ static struct opened *opened; /* lock */
 
 static CUresult export_fd(uint64_t object, void *ret_fd)
 {
-	int fd = state_export(object);
+	int fd = machine_export(object);
 
 	if (fd < 0)
 		return CUDA_ERROR_OPERATING_SYSTEM;
@@ -79,7 +79,7 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, vo
 	if (result)
 		return result;
 	if (!handle || shHandleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ||
-	    state_imported((int)(intptr_t)osHandle, &object))
+	    machine_imported((int)(intptr_t)osHandle, &object))
 		return CUDA_ERROR_INVALID_VALUE;
 	virtual_lock();
 	result = virtual_import(object, &made);
@@ -155,9 +155,9 @@ static CUdevice device_of(unsigned gpu, CUcontext context)
 /* Makes address space for the memory, and joins its object. */
 static CUresult opened_make(CUcontext context, const struct ipc *ipc, struct opened *ret_opened)
 {
-	struct state_object object;
+	struct machine_object object;
 
-	if (state_join(ipc->object, &object))
+	if (machine_join(ipc->object, &object))
 		return CUDA_ERROR_INVALID_VALUE;
 	ret_opened->object = ipc->object;
 	ret_opened->space_bytes = (ipc->bytes + GRANULE_BYTES - 1) / GRANULE_BYTES * GRANULE_BYTES;
@@ -170,7 +170,7 @@ static CUresult opened_make(CUcontext context, const struct ipc *ipc, struct ope
 		return CUDA_SUCCESS;
 	if (ret_opened->range.address)
 		munmap((void *)(uintptr_t)ret_opened->range.address, ret_opened->space_bytes);
-	state_leave(ipc->object);
+	machine_leave(ipc->object);
 	return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -179,7 +179,7 @@ static void opened_close(struct opened *it)
 {
 	address_map_remove(&it->range);
 	munmap((void *)(uintptr_t)it->range.address, it->space_bytes);
-	state_leave(it->object);
+	machine_leave(it->object);
 	free(it);
 }
 

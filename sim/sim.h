@@ -8,9 +8,9 @@
  *     procaddress.c     the index of everything exported;  stub.c: functions that do nothing
  *     error.c           names of errors;  sim_assert.h: assertions about the machine's state
  *     config.c          the environment;  faults.c: calls that a test lets fail
- *     state.c           the state that all processes share: what each holds
- *     state_objects.c   objects of several processes;  state_collective.c: collectives
- *     state_machine.c   the file of the shared state and its locks;  state_pages.c: managed pages
+ *     machine_slots.c   the machine that all processes share: what each holds
+ *     machine_objects.c objects of several processes;  machine_collective.c: collectives
+ *     machine_file.c    the file of the machine and its locks;  machine_pages.c: managed pages
  *     pids.c            pids of other processes, by pid namespace
  *
  * sim_context.h
@@ -49,7 +49,7 @@
  *
  * Locks, to be taken in this order: contexts (context.c), objects (timeline.c), graphs (graph.c),
  * pools (pool.c), backlog (backlog.c), arrays (array.c), virtual (virtual.c), memory (memory.c),
- * the shared state's (state_machine.c). The locks of address_map.c and handle.c are taken inside
+ * the shared state's (machine_file.c). The locks of address_map.c and handle.c are taken inside
  * any of them. A context is never freed, so a stale handle is always safe to look at.
  *
  * Every exported function is declared here from cuda.def: one defined otherwise does not compile,
@@ -61,12 +61,12 @@
 
 #include "config.h"
 #include "faults.h"
+#include "machine.h"
 #include "sim_assert.h"
 #include "sim_context.h"
 #include "sim_memory.h"
 #include "sim_object.h"
 #include "sim_stream.h"
-#include "state.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -4,7 +4,7 @@
  * No kernel is executed. When a kernel is queued, its end is known at once: a GPU runs one kernel
  * at a time, in the order of queueing by all processes. So
  *
- *     begin = the latest of: the end of all work that was queued on the GPU before (state_queue)
+ *     begin = the latest of: the end of all work that was queued on the GPU before (machine_queue)
  *                            the time at which the stream is ready
  *                            now
  *     end   = begin + duration
@@ -150,12 +150,12 @@ void stream_launch(CUstream stream, uint64_t duration_ns)
 	unsigned gpu = stream->context->gpu;
 
 	/* If the GPU would be idle before this work, it must stay free for others until then. */
-	if (backlogs_any(stream->context) || (ready > now && ready > state_busy_until(gpu))) {
+	if (backlogs_any(stream->context) || (ready > now && ready > machine_busy_until(gpu))) {
 		backlog_work(stream, &(struct graph_work){.type = CU_GRAPH_NODE_TYPE_KERNEL,
 							  .duration_ns = duration_ns});
 		return;
 	}
-	uint64_t end = state_queue(gpu, ready, duration_ns);
+	uint64_t end = machine_queue(gpu, ready, duration_ns);
 	if (end > now)
 		stream_extend(stream, end);
 }

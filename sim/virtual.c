@@ -8,7 +8,7 @@
  *              (mappings, and bindings to arrays and multicast objects). Without references its
  *              value is invalid, until cuMemRetainAllocationHandle of a mapping returns it again
  *
- * Exported memory becomes an object of the shared state (state_objects.c), and is imported from
+ * Exported memory becomes an object of the shared state (machine_objects.c), and is imported from
  * there. If the process has the memory already, an import makes a second handle to the same
  * physical memory. The contents of all memory are in one file of the process, each at its place. So
  * they are the same at every address where they are mapped, and stay while they are not mapped.
@@ -58,9 +58,9 @@ static bool place_take(uint64_t bytes, uint64_t *ret_offset)
 	return true;
 }
 
-static struct state_holding physical_holding(const struct physical *physical)
+static struct machine_holding physical_holding(const struct physical *physical)
 {
-	return (struct state_holding){
+	return (struct machine_holding){
 		.memory_bytes = physical->on_device ? physical->bytes : 0,
 	};
 }
@@ -76,7 +76,7 @@ static void shared_forget(const struct physical *physical)
 
 static void physical_put(struct physical *physical)
 {
-	struct state_holding holding = physical_holding(physical);
+	struct machine_holding holding = physical_holding(physical);
 
 	if (--physical->handles)
 		return;
@@ -84,9 +84,9 @@ static void physical_put(struct physical *physical)
 		  (off_t)physical->bytes);
 	if (physical->shared) {
 		shared_forget(physical);
-		state_leave(physical->shared);
+		machine_leave(physical->shared);
 	} else {
-		state_give(physical->gpu, &holding);
+		machine_give(physical->gpu, &holding);
 	}
 	free(physical);
 }
@@ -126,7 +126,7 @@ static void handle_settle(struct memory_handle *handle)
 	handle_remove(handle);
 	multicast_close(handle);
 	if (handle->shared)
-		state_leave(handle->shared);
+		machine_leave(handle->shared);
 	if (handle->physical)
 		physical_put(handle->physical);
 	free(handle);
@@ -196,7 +196,7 @@ CUresult virtual_share(struct memory_handle *handle, uint64_t *ret_object)
 {
 	struct physical *physical = handle->physical;
 	uint64_t *shared = physical ? &physical->shared : &handle->shared;
-	struct state_object object = {.span_bytes = handle->bytes};
+	struct machine_object object = {.span_bytes = handle->bytes};
 
 	if (!*shared) {
 		if (physical) {
@@ -204,7 +204,7 @@ CUresult virtual_share(struct memory_handle *handle, uint64_t *ret_object)
 			object.bytes = physical_holding(physical).memory_bytes;
 			object.tag = physical->prop.location.type;
 		}
-		if (state_share(&object, shared))
+		if (machine_share(&object, shared))
 			return CUDA_ERROR_OUT_OF_MEMORY;
 		if (physical) {
 			physical->next = all_shared;
@@ -216,7 +216,8 @@ CUresult virtual_share(struct memory_handle *handle, uint64_t *ret_object)
 }
 
 /* Makes a handle to an object that was joined. */
-static struct memory_handle *import(uint64_t id, const struct state_object *object, CUdevice device)
+static struct memory_handle *import(uint64_t id, const struct machine_object *object,
+				    CUdevice device)
 {
 	CUmemAllocationProp prop = {
 		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -238,7 +239,7 @@ static struct memory_handle *import(uint64_t id, const struct state_object *obje
 CUresult virtual_import(uint64_t id, struct memory_handle **ret_handle)
 {
 	struct physical *known = all_shared;
-	struct state_object object;
+	struct machine_object object;
 	unsigned gpu;
 	CUdevice device = 0;
 
@@ -251,7 +252,7 @@ CUresult virtual_import(uint64_t id, struct memory_handle **ret_handle)
 		(*ret_handle)->types = known->prop.requestedHandleTypes;
 		return CUDA_SUCCESS;
 	}
-	if (state_join(id, &object))
+	if (machine_join(id, &object))
 		return CUDA_ERROR_INVALID_VALUE;
 	while (device_gpu(device, &gpu) && gpu != object.gpu)
 		device++;
@@ -259,7 +260,7 @@ CUresult virtual_import(uint64_t id, struct memory_handle **ret_handle)
 	*ret_handle = visible && whole ? import(id, &object, device) : NULL;
 	if (*ret_handle)
 		return CUDA_SUCCESS;
-	state_leave(id);
+	machine_leave(id);
 	if (!whole)
 		return CUDA_ERROR_INVALID_VALUE; /* the object is of an allocation */
 	return visible ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_DEVICE;
@@ -279,14 +280,14 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
 	if (result)
 		return result;
 	bool on_device = prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
-	struct state_holding holding = {.memory_bytes = on_device ? size : 0};
-	if (state_take(gpu, &holding))
+	struct machine_holding holding = {.memory_bytes = on_device ? size : 0};
+	if (machine_take(gpu, &holding))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	virtual_lock();
 	struct memory_handle *made = physical_new(prop, gpu, size, 0);
 	virtual_unlock();
 	if (!made) {
-		state_give(gpu, &holding);
+		machine_give(gpu, &holding);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	*handle = (uintptr_t)made;

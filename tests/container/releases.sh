@@ -55,7 +55,7 @@ chroot "$root" sh -euc '
         cc -std=gnu11 -O1 -fPIC -shared -fvisibility=hidden -pthread -D_GNU_SOURCE -DVGPU_ASSERTIONS=0 -Iapi -Isim -Igen -Igen/new \
             -o "$name" "$@" -Wl,-soname,"$name" -Wl,-Bsymbolic -Wl,-z,defs -Wl,-z,nodelete -Wl,--version-script="$exports" -ldl
     }
-    library libnvidia-ml.so.1 gen/nvml.map sim/nvml*.c sim/config.c sim/faults.c sim/pids.c sim/state*.c
+    library libnvidia-ml.so.1 gen/nvml.map sim/nvml*.c sim/config.c sim/faults.c sim/pids.c sim/machine*.c
     rm sim/nvml*.c
     library libcuda.so.1 gen/new/exports.map sim/*.c' >"$work/out" 2>&1 || fail 'the programs cannot be built'
 driver_libraries="$root/opt/vgpu/libcuda.so.1 $root/opt/vgpu/libnvidia-ml.so.1"

@@ -1,16 +1,16 @@
 /*
- * What each process holds of each GPU: the slots of the shared state file (state_machine.h).
+ * What each process holds of each GPU: the slots of the shared state file (machine_file.h).
  *
  * A process that dies while others live leaves its slot as it is. The next process that needs
  * memory, claims a slot or asks NVML finds the slot's byte unlocked, and frees the slot (reap).
  * Every change is a store of one word. So a process that is killed between two stores leaves a slot
  * that will be reaped, or an object without a payer, which gets a payer at that time.
  *
- * busy_until_ns needs no lock, as it only grows, by compare-and-swap (if pages move, state_pages.c
- * takes the lock). The queued work of a dead process is removed when its slot is reaped, unless
- * another process has queued work after it.
+ * busy_until_ns needs no lock, as it only grows, by compare-and-swap (if pages move,
+ * machine_pages.c takes the lock). The queued work of a dead process is removed when its slot is
+ * reaped, unless another process has queued work after it.
  */
-#include "state_machine.h"
+#include "machine_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -37,39 +37,38 @@ static bool slot_used(const struct slot *slot)
 static void queues_cut_locked(void)
 {
 	for (unsigned gpu = 0; gpu < SIM_GPUS_MAX; gpu++) {
-		/* Pairs with state_queue, which stores its slot's word before busy_until_ns. */
-		uint64_t busy = atomic_load(&state_machine->busy_until_ns[gpu]), latest = 0;
+		/* Pairs with machine_queue, which stores its slot's word before busy_until_ns. */
+		uint64_t busy = atomic_load(&machine->busy_until_ns[gpu]), latest = 0;
 
-		for (unsigned i = 0; i < state_slots_seen(); i++) {
-			const struct slot *slot = &state_machine->slots[i];
+		for (unsigned i = 0; i < machine_slots_seen(); i++) {
+			const struct slot *slot = &machine->slots[i];
 			uint64_t queued = atomic_load(&slot->shares[gpu].queued_until_ns);
 
 			if (slot_used(slot) && queued > latest)
 				latest = queued;
 		}
 		if (latest < busy)
-			atomic_compare_exchange_strong(&state_machine->busy_until_ns[gpu], &busy,
-						       latest);
+			atomic_compare_exchange_strong(&machine->busy_until_ns[gpu], &busy, latest);
 	}
 }
 
-void state_reap_locked(void)
+void machine_reap_locked(void)
 {
 	bool reaped = false;
 
-	for (unsigned i = 0; i < state_slots_seen(); i++) {
-		struct slot *slot = &state_machine->slots[i];
+	for (unsigned i = 0; i < machine_slots_seen(); i++) {
+		struct slot *slot = &machine->slots[i];
 
-		if (slot == state_own || !slot_used(slot) ||
-		    state_byte_held_by_other(state_fd, LOCK_SLOT + (off_t)i))
+		if (slot == machine_own || !slot_used(slot) ||
+		    machine_byte_held_by_other(machine_fd, LOCK_SLOT + (off_t)i))
 			continue;
-		state_objects_leave_locked(i);
+		machine_objects_leave_locked(i);
 		atomic_store(&slot->pid, 0);
 		reaped = true;
 	}
 	if (reaped)
 		queues_cut_locked();
-	state_objects_settle_locked();
+	machine_objects_settle_locked();
 }
 
 static void shares_clear(struct slot *slot)
@@ -88,38 +87,38 @@ static void shares_clear(struct slot *slot)
 	}
 }
 
-int state_claim(void)
+int machine_claim(void)
 {
 	int result = -EAGAIN;
 
-	state_lock();
-	state_reap_locked();
-	for (unsigned i = 0; i < SLOTS && !state_own; i++) {
-		struct slot *slot = &state_machine->slots[i];
+	machine_lock();
+	machine_reap_locked();
+	for (unsigned i = 0; i < SLOTS && !machine_own; i++) {
+		struct slot *slot = &machine->slots[i];
 
-		if (slot_used(slot) || state_byte_lock(state_fd, F_WRLCK, LOCK_SLOT + (off_t)i))
+		if (slot_used(slot) || machine_byte_lock(machine_fd, F_WRLCK, LOCK_SLOT + (off_t)i))
 			continue;
 		shares_clear(slot);
-		if (i >= state_slots_seen())
-			atomic_store(&state_machine->slots_seen, i + 1);
+		if (i >= machine_slots_seen())
+			atomic_store(&machine->slots_seen, i + 1);
 		pids_record(config_get()->state_path, i);
 		atomic_store(&slot->pid_space, pids_space());
 		atomic_store(&slot->claimed_ns, now_ns());
 		atomic_store(&slot->pid, (uint32_t)getpid());
-		state_own = slot;
+		machine_own = slot;
 	}
-	if (state_own)
+	if (machine_own)
 		result = 0;
-	state_unlock();
+	machine_unlock();
 	return result;
 }
 
-uint64_t state_used_locked(unsigned gpu)
+uint64_t machine_used_locked(unsigned gpu)
 {
 	uint64_t used = 0;
 
-	for (unsigned i = 0; i < state_slots_seen(); i++) {
-		const struct slot *slot = &state_machine->slots[i];
+	for (unsigned i = 0; i < machine_slots_seen(); i++) {
+		const struct slot *slot = &machine->slots[i];
 		const struct share *share = &slot->shares[gpu];
 
 		if (slot_used(slot))
@@ -127,67 +126,67 @@ uint64_t state_used_locked(unsigned gpu)
 				atomic_load(&share->managed_bytes) +
 				atomic_load(&share->hidden_bytes);
 	}
-	return used + state_objects_used_locked(gpu);
+	return used + machine_objects_used_locked(gpu);
 }
 
-void state_note_peak_locked(unsigned gpu)
+void machine_note_peak_locked(unsigned gpu)
 {
-	_Atomic uint64_t *peak = &state_machine->peak_bytes[gpu];
+	_Atomic uint64_t *peak = &machine->peak_bytes[gpu];
 
-	if (state_used_locked(gpu) <= atomic_load(peak))
+	if (machine_used_locked(gpu) <= atomic_load(peak))
 		return;
-	state_reap_locked(); /* the dead have nothing */
-	state_raise(peak, state_used_locked(gpu));
+	machine_reap_locked(); /* the dead have nothing */
+	machine_raise(peak, machine_used_locked(gpu));
 }
 
-int state_take(unsigned gpu, const struct state_holding *more)
+int machine_take(unsigned gpu, const struct machine_holding *more)
 {
-	uint64_t total = state_machine->total_bytes[gpu];
+	uint64_t total = machine->total_bytes[gpu];
 	uint64_t bytes = more->memory_bytes + more->managed_bytes + more->hidden_bytes;
 	int result = -ENOMEM;
 
-	state_lock();
-	uint64_t used = state_used_locked(gpu);
+	machine_lock();
+	uint64_t used = machine_used_locked(gpu);
 	if (used > total || bytes > total - used) {
-		state_reap_locked();
-		used = state_used_locked(gpu);
+		machine_reap_locked();
+		used = machine_used_locked(gpu);
 	}
 	if (used <= total && bytes <= total - used) {
-		struct share *share = &state_own->shares[gpu];
+		struct share *share = &machine_own->shares[gpu];
 
 		atomic_fetch_add(&share->memory_bytes, more->memory_bytes);
 		atomic_fetch_add(&share->managed_bytes, more->managed_bytes);
 		atomic_fetch_add(&share->resident_bytes, more->managed_bytes);
 		atomic_fetch_add(&share->hidden_bytes, more->hidden_bytes);
 		atomic_fetch_add(&share->contexts, more->contexts);
-		state_note_peak_locked(gpu);
+		machine_note_peak_locked(gpu);
 		result = 0;
 	}
-	state_unlock();
+	machine_unlock();
 	return result;
 }
 
-uint64_t state_take_managed(unsigned gpu, uint64_t bytes)
+uint64_t machine_take_managed(unsigned gpu, uint64_t bytes)
 {
-	uint64_t total = state_machine->total_bytes[gpu];
-	struct share *share = &state_own->shares[gpu];
+	uint64_t total = machine->total_bytes[gpu];
+	struct share *share = &machine_own->shares[gpu];
 
-	state_lock();
-	state_reap_locked();
-	uint64_t used = state_used_locked(gpu), left = used < total ? total - used : 0;
+	machine_lock();
+	machine_reap_locked();
+	uint64_t used = machine_used_locked(gpu), left = used < total ? total - used : 0;
 	uint64_t taken = bytes < left ? bytes : left;
 	atomic_fetch_add(&share->managed_bytes, taken);
 	atomic_fetch_add(&share->resident_bytes, taken);
 	atomic_fetch_add(&share->away_bytes, bytes - taken);
-	state_note_peak_locked(gpu);
-	state_unlock();
+	machine_note_peak_locked(gpu);
+	machine_unlock();
 	return taken;
 }
 
-void state_give(unsigned gpu, const struct state_holding *less)
+void machine_give(unsigned gpu, const struct machine_holding *less)
 {
-	state_lock();
-	struct share *share = &state_own->shares[gpu];
+	machine_lock();
+	struct share *share = &machine_own->shares[gpu];
 	SIM_ASSERT(atomic_load(&share->memory_bytes) >= less->memory_bytes);
 	SIM_ASSERT(atomic_load(&share->managed_bytes) >= less->managed_bytes);
 	SIM_ASSERT(atomic_load(&share->away_bytes) >= less->away_bytes);
@@ -201,25 +200,25 @@ void state_give(unsigned gpu, const struct state_holding *less)
 		atomic_store(&share->resident_bytes, wanted);
 	atomic_fetch_sub(&share->hidden_bytes, less->hidden_bytes);
 	atomic_fetch_sub(&share->contexts, less->contexts);
-	state_unlock();
+	machine_unlock();
 }
 
-uint64_t state_used_bytes(unsigned gpu)
+uint64_t machine_used_bytes(unsigned gpu)
 {
-	state_lock();
-	state_reap_locked();
-	uint64_t used = state_used_locked(gpu);
-	state_unlock();
+	machine_lock();
+	machine_reap_locked();
+	uint64_t used = machine_used_locked(gpu);
+	machine_unlock();
 	return used;
 }
 
-uint64_t state_peak(unsigned gpu)
+uint64_t machine_peak(unsigned gpu)
 {
-	state_lock();
-	state_reap_locked();
-	uint64_t peak = atomic_load(&state_machine->peak_bytes[gpu]);
-	atomic_store(&state_machine->peak_bytes[gpu], state_used_locked(gpu));
-	state_unlock();
+	machine_lock();
+	machine_reap_locked();
+	uint64_t peak = atomic_load(&machine->peak_bytes[gpu]);
+	atomic_store(&machine->peak_bytes[gpu], machine_used_locked(gpu));
+	machine_unlock();
 	return peak;
 }
 
@@ -251,28 +250,28 @@ static unsigned percent(uint64_t busy)
 	return busy < window ? (unsigned)((busy * 100 + window / 2) / window) : 100;
 }
 
-unsigned state_busy_pct(unsigned gpu)
+unsigned machine_busy_pct(unsigned gpu)
 {
 	uint64_t busy = 0;
 
-	state_lock();
-	state_reap_locked();
-	for (unsigned i = 0; i < state_slots_seen(); i++) {
-		if (slot_used(&state_machine->slots[i]))
-			busy += busy_ns(&state_machine->slots[i], gpu);
+	machine_lock();
+	machine_reap_locked();
+	for (unsigned i = 0; i < machine_slots_seen(); i++) {
+		if (slot_used(&machine->slots[i]))
+			busy += busy_ns(&machine->slots[i], gpu);
 	}
-	state_unlock();
+	machine_unlock();
 	return percent(busy);
 }
 
-unsigned state_processes(unsigned gpu, struct state_process *ret_processes, unsigned max)
+unsigned machine_processes(unsigned gpu, struct machine_process *ret_processes, unsigned max)
 {
 	unsigned count = 0;
 
-	state_lock();
-	state_reap_locked();
-	for (unsigned i = 0; i < state_slots_seen(); i++) {
-		const struct slot *slot = &state_machine->slots[i];
+	machine_lock();
+	machine_reap_locked();
+	for (unsigned i = 0; i < machine_slots_seen(); i++) {
+		const struct slot *slot = &machine->slots[i];
 		const struct share *share = &slot->shares[gpu];
 
 		if (!slot_used(slot) || !atomic_load(&share->contexts))
@@ -284,16 +283,16 @@ unsigned state_processes(unsigned gpu, struct state_process *ret_processes, unsi
 		if (count < max) {
 			ret_processes[count].pid = pid;
 			ret_processes[count].memory_bytes = atomic_load(&share->memory_bytes) +
-							    state_objects_paid_locked(gpu, i);
+							    machine_objects_paid_locked(gpu, i);
 			ret_processes[count].busy_pct = percent(busy_ns(slot, gpu));
 		}
 		count++;
 	}
-	state_unlock();
+	machine_unlock();
 	return count;
 }
 
-void state_raise(_Atomic uint64_t *word, uint64_t value)
+void machine_raise(_Atomic uint64_t *word, uint64_t value)
 {
 	uint64_t seen = atomic_load(word);
 
@@ -312,7 +311,7 @@ static void busy_add(_Atomic uint64_t *word, uint64_t period, uint64_t add_ns)
 	} while (!atomic_compare_exchange_weak(word, &seen, next));
 }
 
-void state_busy(unsigned gpu, uint64_t from_ns, uint64_t to_ns)
+void machine_busy(unsigned gpu, uint64_t from_ns, uint64_t to_ns)
 {
 	uint64_t last = now_ns() / BUSY_PERIOD_NS + BUSY_PERIODS - BUSY_WINDOW - 1;
 
@@ -320,15 +319,15 @@ void state_busy(unsigned gpu, uint64_t from_ns, uint64_t to_ns)
 		uint64_t period = from_ns / BUSY_PERIOD_NS, end = (period + 1) * BUSY_PERIOD_NS;
 
 		end = end < to_ns ? end : to_ns;
-		busy_add(&state_own->shares[gpu].busy[period % BUSY_PERIODS], period,
+		busy_add(&machine_own->shares[gpu].busy[period % BUSY_PERIODS], period,
 			 end - from_ns);
 		from_ns = end;
 	}
 }
 
-uint64_t state_worked_ns(unsigned gpu, uint64_t at_ns)
+uint64_t machine_worked_ns(unsigned gpu, uint64_t at_ns)
 {
-	const struct share *share = &state_own->shares[gpu];
+	const struct share *share = &machine_own->shares[gpu];
 	uint64_t queued = atomic_load(&share->queued_ns);
 	uint64_t until = atomic_load(&share->queued_until_ns);
 	uint64_t left = until > at_ns ? until - at_ns : 0;
@@ -336,25 +335,25 @@ uint64_t state_worked_ns(unsigned gpu, uint64_t at_ns)
 	return left < queued ? queued - left : 0;
 }
 
-uint64_t state_busy_until(unsigned gpu)
+uint64_t machine_busy_until(unsigned gpu)
 {
-	return atomic_load(&state_machine->busy_until_ns[gpu]);
+	return atomic_load(&machine->busy_until_ns[gpu]);
 }
 
-uint64_t state_queue(unsigned gpu, uint64_t not_before_ns, uint64_t duration_ns)
+uint64_t machine_queue(unsigned gpu, uint64_t not_before_ns, uint64_t duration_ns)
 {
-	_Atomic uint64_t *busy = &state_machine->busy_until_ns[gpu];
+	_Atomic uint64_t *busy = &machine->busy_until_ns[gpu];
 	uint64_t seen = atomic_load(busy), end;
 
 	if (duration_ns)
-		duration_ns += state_pages_bring(gpu);
+		duration_ns += machine_pages_bring(gpu);
 	do {
 		end = (seen > not_before_ns ? seen : not_before_ns) + duration_ns;
 		if (!duration_ns)
 			return end;
-		state_raise(&state_own->shares[gpu].queued_until_ns, end);
+		machine_raise(&machine_own->shares[gpu].queued_until_ns, end);
 	} while (!atomic_compare_exchange_weak(busy, &seen, end));
-	atomic_fetch_add(&state_own->shares[gpu].queued_ns, duration_ns);
-	state_busy(gpu, end - duration_ns, end);
+	atomic_fetch_add(&machine_own->shares[gpu].queued_ns, duration_ns);
+	machine_busy(gpu, end - duration_ns, end);
 	return end;
 }

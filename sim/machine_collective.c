@@ -16,7 +16,7 @@
  *
  * The last rank to begin rings the bells of all others: a futex word in each process's slot.
  */
-#include "state_machine.h"
+#include "machine_file.h"
 
 #include <errno.h>
 #include <linux/futex.h>
@@ -30,7 +30,7 @@ static unsigned place_of(uint64_t number)
 	for (unsigned i = 0; i < COMMUNICATORS; i++) {
 		unsigned place =
 			(unsigned)((number * 0x9e3779b97f4a7c15u >> 32) + i) % COMMUNICATORS;
-		_Atomic uint64_t *word = &state_machine->communicators[place].number;
+		_Atomic uint64_t *word = &machine->communicators[place].number;
 		uint64_t seen = 0;
 
 		if (atomic_compare_exchange_strong(word, &seen, number) || seen == number)
@@ -39,18 +39,18 @@ static unsigned place_of(uint64_t number)
 	return COMMUNICATORS;
 }
 
-int state_communicator_join(uint64_t number, unsigned *ret_place)
+int machine_communicator_join(uint64_t number, unsigned *ret_place)
 {
 	if (!number)
 		return -EINVAL;
 	unsigned place = place_of(number);
 	if (place == COMMUNICATORS)
 		return -ENOSPC;
-	struct communicator *communicator = &state_machine->communicators[place];
+	struct communicator *communicator = &machine->communicators[place];
 	uint64_t rank = atomic_fetch_add(&communicator->joined, 1);
-	if (rank >= STATE_RANKS_MAX)
+	if (rank >= MACHINE_RANKS_MAX)
 		return -ENOSPC;
-	atomic_store(&communicator->slots[rank], (uint32_t)(state_own - state_machine->slots) + 1);
+	atomic_store(&communicator->slots[rank], (uint32_t)(machine_own - machine->slots) + 1);
 	*ret_place = place;
 	return 0;
 }
@@ -61,35 +61,35 @@ static void bell_ring(struct slot *slot)
 	syscall(SYS_futex, &slot->bell, FUTEX_WAKE, 1, NULL, NULL, 0);
 }
 
-void state_bell_ring(void)
+void machine_bell_ring(void)
 {
-	bell_ring(state_own);
+	bell_ring(machine_own);
 }
 
-uint32_t state_bell(void)
+uint32_t machine_bell(void)
 {
-	return atomic_load(&state_own->bell);
+	return atomic_load(&machine_own->bell);
 }
 
-void state_bell_wait(uint32_t seen, uint64_t span_ns)
+void machine_bell_wait(uint32_t seen, uint64_t span_ns)
 {
 	struct timespec span = {.tv_sec = (time_t)(span_ns / 1000000000),
 				.tv_nsec = (long)(span_ns % 1000000000)};
 
-	syscall(SYS_futex, &state_own->bell, FUTEX_WAIT, seen, span_ns == UINT64_MAX ? NULL : &span,
-		NULL, 0);
+	syscall(SYS_futex, &machine_own->bell, FUTEX_WAIT, seen,
+		span_ns == UINT64_MAX ? NULL : &span, NULL, 0);
 }
 
 /* Rings the bells of the ranks' processes, except this one, whose thread goes on by itself. */
 static void bells_ring(const struct communicator *communicator)
 {
-	for (unsigned i = 0; i < STATE_RANKS_MAX; i++) {
+	for (unsigned i = 0; i < MACHINE_RANKS_MAX; i++) {
 		uint32_t member = atomic_load(&communicator->slots[i]);
 
 		if (!member)
 			return;
-		if (&state_machine->slots[member - 1] != state_own)
-			bell_ring(&state_machine->slots[member - 1]);
+		if (&machine->slots[member - 1] != machine_own)
+			bell_ring(&machine->slots[member - 1]);
 	}
 }
 
@@ -98,19 +98,19 @@ static uint64_t begun_when_all(unsigned ranks, uint64_t round)
 	return ranks * (round / ROUNDS + 1);
 }
 
-void state_collective_begin(unsigned place, unsigned ranks, uint64_t round, uint64_t begin_ns)
+void machine_collective_begin(unsigned place, unsigned ranks, uint64_t round, uint64_t begin_ns)
 {
-	struct communicator *communicator = &state_machine->communicators[place];
+	struct communicator *communicator = &machine->communicators[place];
 	struct round *words = &communicator->rounds[round % ROUNDS];
 
-	state_raise(&words->latest_ns, begin_ns);
+	machine_raise(&words->latest_ns, begin_ns);
 	if (atomic_fetch_add(&words->begun, 1) + 1 == begun_when_all(ranks, round))
 		bells_ring(communicator);
 }
 
-uint64_t state_collective_begun(unsigned place, unsigned ranks, uint64_t round)
+uint64_t machine_collective_begun(unsigned place, unsigned ranks, uint64_t round)
 {
-	struct round *words = &state_machine->communicators[place].rounds[round % ROUNDS];
+	struct round *words = &machine->communicators[place].rounds[round % ROUNDS];
 
 	return atomic_load(&words->begun) < begun_when_all(ranks, round)
 		       ? UINT64_MAX

@@ -6,10 +6,10 @@
  * overwritten.
  *
  * After fork the child has a copy of the parent's descriptor, which would keep the parent's slot
- * alive. state_forked closes it. vfork and posix_spawn run no fork handlers; there, close-on-exec
+ * alive. machine_forked closes it. vfork and posix_spawn run no fork handlers; there, close-on-exec
  * closes it.
  */
-#include "state_machine.h"
+#include "machine_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -24,13 +24,13 @@
 
 #define MAGIC 0x37656e6968636d76u /* changes with the layout */
 
-struct machine *state_machine;
-int state_fd = -1;
-struct slot *state_own;
+struct machine *machine;
+int machine_fd = -1;
+struct slot *machine_own;
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
-int state_byte_lock(int fd, short type, off_t byte)
+int machine_byte_lock(int fd, short type, off_t byte)
 {
 	struct flock lock = {.l_type = type, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
 
@@ -48,7 +48,7 @@ static int lock_wait(int fd, short type, off_t byte)
 	return 0;
 }
 
-bool state_byte_held_by_other(int fd, off_t byte)
+bool machine_byte_held_by_other(int fd, off_t byte)
 {
 	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
 
@@ -56,29 +56,29 @@ bool state_byte_held_by_other(int fd, off_t byte)
 	return fcntl(fd, F_OFD_GETLK, &lock) || lock.l_type != F_UNLCK;
 }
 
-void state_lock(void)
+void machine_lock(void)
 {
 	pthread_mutex_lock(&mutex);
-	lock_wait(state_fd, F_WRLCK, LOCK_MUTEX);
+	lock_wait(machine_fd, F_WRLCK, LOCK_MUTEX);
 }
 
-void state_unlock(void)
+void machine_unlock(void)
 {
-	state_byte_lock(state_fd, F_UNLCK, LOCK_MUTEX);
+	machine_byte_lock(machine_fd, F_UNLCK, LOCK_MUTEX);
 	pthread_mutex_unlock(&mutex);
 }
 
 /* Maps the file. The caller is alone with it, or other processes have made it for the same GPUs. */
-static int machine_open_locked(int fd, const struct sim_config *config)
+static int open_locked(int fd, const struct sim_config *config)
 {
-	bool alone = !state_byte_lock(fd, F_WRLCK, LOCK_USERS);
+	bool alone = !machine_byte_lock(fd, F_WRLCK, LOCK_USERS);
 	struct stat status;
 
-	if (alone && (ftruncate(fd, 0) || ftruncate(fd, sizeof *state_machine)))
+	if (alone && (ftruncate(fd, 0) || ftruncate(fd, sizeof *machine)))
 		return -errno;
 	if (fstat(fd, &status))
 		return -errno;
-	if (status.st_size != sizeof *state_machine)
+	if (status.st_size != sizeof *machine)
 		return -EBUSY;
 	struct machine *map = mmap(NULL, sizeof *map, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (map == MAP_FAILED)
@@ -92,9 +92,9 @@ static int machine_open_locked(int fd, const struct sim_config *config)
 		munmap(map, sizeof *map);
 		return -EBUSY;
 	}
-	state_machine = map;
+	machine = map;
 	/* This replaces the exclusive lock in one step. */
-	return state_byte_lock(fd, F_RDLCK, LOCK_USERS);
+	return machine_byte_lock(fd, F_RDLCK, LOCK_USERS);
 }
 
 static int attach_locked(const struct sim_config *config)
@@ -105,17 +105,17 @@ static int attach_locked(const struct sim_config *config)
 		return fd;
 	int result = lock_wait(fd, F_WRLCK, LOCK_MUTEX);
 	if (!result)
-		result = machine_open_locked(fd, config);
+		result = open_locked(fd, config);
 	if (result) {
 		close(fd); /* drops its locks */
 		return result;
 	}
-	state_byte_lock(fd, F_UNLCK, LOCK_MUTEX);
-	state_fd = fd;
+	machine_byte_lock(fd, F_UNLCK, LOCK_MUTEX);
+	machine_fd = fd;
 	return 0;
 }
 
-int state_attach(void)
+int machine_attach(void)
 {
 	const struct sim_config *config = config_get();
 	int result = 0;
@@ -123,7 +123,7 @@ int state_attach(void)
 	if (!config)
 		return -EINVAL;
 	pthread_mutex_lock(&mutex);
-	if (state_fd < 0)
+	if (machine_fd < 0)
 		result = attach_locked(config);
 	pthread_mutex_unlock(&mutex);
 	if (result == -EBUSY)
@@ -136,31 +136,31 @@ int state_attach(void)
 	return result;
 }
 
-void state_detach(void)
+void machine_detach(void)
 {
 	pthread_mutex_lock(&mutex);
-	if (state_fd >= 0) {
-		munmap(state_machine, sizeof *state_machine);
-		close(state_fd);
+	if (machine_fd >= 0) {
+		munmap(machine, sizeof *machine);
+		close(machine_fd);
 	}
-	state_machine = NULL;
-	state_fd = -1;
-	state_own = NULL;
-	state_objects_forget();
+	machine = NULL;
+	machine_fd = -1;
+	machine_own = NULL;
+	machine_objects_forget();
 	pthread_mutex_unlock(&mutex);
 }
 
-void state_forked(void)
+void machine_forked(void)
 {
 	/* Another thread of the parent may have held the mutex. */
 	pthread_mutex_init(&mutex, NULL);
-	if (state_fd >= 0)
-		close(state_fd);
-	if (state_machine)
-		munmap(state_machine, sizeof *state_machine);
+	if (machine_fd >= 0)
+		close(machine_fd);
+	if (machine)
+		munmap(machine, sizeof *machine);
 	pids_forked();
-	state_machine = NULL;
-	state_fd = -1;
-	state_own = NULL;
-	state_objects_forget();
+	machine = NULL;
+	machine_fd = -1;
+	machine_own = NULL;
+	machine_objects_forget();
 }

@@ -16,7 +16,7 @@
  * NVML's figures do not depend on residency: memory that was on the GPU when it was allocated
  * counts.
  */
-#include "state_machine.h"
+#include "machine_file.h"
 
 static uint64_t wanted_bytes(const struct share *share)
 {
@@ -31,11 +31,11 @@ static uint64_t least(uint64_t a, uint64_t b)
 /* The memory of the GPU that other kinds of memory leave. */
 static uint64_t room_locked(unsigned gpu)
 {
-	uint64_t used = state_used_locked(gpu), total = state_machine->total_bytes[gpu];
+	uint64_t used = machine_used_locked(gpu), total = machine->total_bytes[gpu];
 
-	for (unsigned i = 0; i < state_slots_seen(); i++)
-		if (atomic_load(&state_machine->slots[i].pid))
-			used -= atomic_load(&state_machine->slots[i].shares[gpu].managed_bytes);
+	for (unsigned i = 0; i < machine_slots_seen(); i++)
+		if (atomic_load(&machine->slots[i].pid))
+			used -= atomic_load(&machine->slots[i].shares[gpu].managed_bytes);
 	return used < total ? total - used : 0;
 }
 
@@ -45,15 +45,16 @@ static struct share *oldest_locked(unsigned gpu, uint64_t *ret_resident_bytes)
 	struct share *oldest = NULL;
 
 	*ret_resident_bytes = 0;
-	for (unsigned i = 0; i < state_slots_seen(); i++) {
-		struct slot *slot = &state_machine->slots[i];
+	for (unsigned i = 0; i < machine_slots_seen(); i++) {
+		struct slot *slot = &machine->slots[i];
 		struct share *share = &slot->shares[gpu];
 
 		if (!atomic_load(&slot->pid) || !atomic_load(&share->resident_bytes))
 			continue;
 		*ret_resident_bytes += atomic_load(&share->resident_bytes);
-		if (slot != state_own && (!oldest || atomic_load(&share->queued_until_ns) <
-							     atomic_load(&oldest->queued_until_ns)))
+		if (slot != machine_own &&
+		    (!oldest ||
+		     atomic_load(&share->queued_until_ns) < atomic_load(&oldest->queued_until_ns)))
 			oldest = share;
 	}
 	return oldest;
@@ -70,20 +71,20 @@ static void push_out_locked(unsigned gpu, uint64_t room_bytes)
 	}
 }
 
-uint64_t state_pages_bring(unsigned gpu)
+uint64_t machine_pages_bring(unsigned gpu)
 {
-	struct share *own = &state_own->shares[gpu];
+	struct share *own = &machine_own->shares[gpu];
 	uint64_t mb_s = config_get()->page_mb_s, room, wanted, resident, moved;
 
 	if (!mb_s || !wanted_bytes(own))
 		return 0;
-	state_lock();
+	machine_lock();
 	room = room_locked(gpu);
 	wanted = least(wanted_bytes(own), room);
 	resident = atomic_load(&own->resident_bytes);
 	moved = wanted > resident ? wanted - resident : 0;
 	atomic_store(&own->resident_bytes, wanted);
 	push_out_locked(gpu, room);
-	state_unlock();
+	machine_unlock();
 	return moved * 1000 / mb_s;
 }
