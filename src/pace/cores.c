@@ -25,7 +25,7 @@ static unsigned own_pct(const struct meter *meter)
 {
 	uint64_t region = RELAXED_LOAD(*meter->region_pct);
 
-	return region == 0 ? meter->quota.own_pct : region < 100 ? (unsigned)region : 0;
+	return region == 0 ? meter->quota.env_pct : region < 100 ? (unsigned)region : 0;
 }
 
 /* The quota, percent; 0: none. It is read for each launch, because monitors and `vgpu set` change
@@ -183,7 +183,7 @@ void cores_attach(struct region *region, const struct pace_quota *quotas, enum p
 		meter->region_pct = &file->hami.sm_limit[index];
 		meter->region_most = &file->turn[index].cores_most;
 		if (RELAXED_LOAD(*meter->region_pct)) /* which may be lifted later */
-			meter->quota.own_pct = 0;
+			meter->quota.env_pct = 0;
 		meter->util = &file->hami.slots[region->slot].device_util[index];
 		__atomic_store_n(&meter->bucket, &file->own.device[index].bucket, __ATOMIC_RELEASE);
 	}

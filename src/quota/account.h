@@ -102,7 +102,7 @@ void compare_new_context(int device);
  * left. */
 void compare_guess_over(int device, bool none_left);
 
-/* The device's last context ended: nothing is taken later (quota_expect). */
+/* The device's last context ended: nothing is taken later (quota_driver_expect). */
 void compare_expect_nothing(int device);
 
 /* The charged data that NVML counts, too. */

@@ -278,7 +278,7 @@ static bool is_quiet(int device, const struct quota_ticket *ticket)
 
 /* -- what is expected ------------------------------------------------------------------------- */
 
-void quota_expect(int device, uint64_t bytes)
+void quota_driver_expect(int device, uint64_t bytes)
 {
 	lock_acquire(&expecting);
 	if (!expected_bytes[device] || bytes < piece_bytes[device])

@@ -293,7 +293,7 @@ void quota_context_end(uint64_t context)
 
 /* -- what the driver takes on its own account -- */
 
-int quota_own_reserve(int device, uint64_t least_bytes, uint64_t most_bytes, uint64_t *ret_bytes)
+int quota_driver_reserve(int device, uint64_t least_bytes, uint64_t most_bytes, uint64_t *ret_bytes)
 {
 	int error;
 
@@ -305,14 +305,14 @@ int quota_own_reserve(int device, uint64_t least_bytes, uint64_t most_bytes, uin
 	return error;
 }
 
-void quota_own_settle(int device, uint64_t reserved_bytes, uint64_t kept_bytes)
+void quota_driver_settle(int device, uint64_t reserved_bytes, uint64_t kept_bytes)
 {
 	if (kept_bytes < reserved_bytes)
 		account_refund_as(REGION_MODULE, device, reserved_bytes - kept_bytes);
 	account_end();
 }
 
-int quota_own_charge(int device, uint64_t bytes)
+int quota_driver_charge(int device, uint64_t bytes)
 {
 	uint64_t got;
 	int error = 0;
@@ -324,21 +324,21 @@ int quota_own_charge(int device, uint64_t bytes)
 	return error;
 }
 
-void quota_own_book(int device, uint64_t bytes)
+void quota_driver_charge_anyway(int device, uint64_t bytes)
 {
 	account_begin();
 	account_orphan(device, bytes);
 	account_end();
 }
 
-uint64_t quota_own(int device)
+uint64_t quota_driver_bytes(int device)
 {
 	struct vgpu_hami_usage usage = account_usage(device);
 
 	return usage.context + usage.module;
 }
 
-void quota_own_return(int device, uint64_t bytes)
+void quota_driver_return(int device, uint64_t bytes)
 {
 	account_refund_as(REGION_MODULE, device, bytes);
 }

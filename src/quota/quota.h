@@ -232,29 +232,31 @@ bool quota_context_has_ended(uint64_t context, uint64_t ends_before);
 
 /* Reserves as much as there is from least_bytes to most_bytes, as module memory. 0, -EDQUOT,
  * -ETIMEDOUT. */
-int quota_own_reserve(int device, uint64_t least_bytes, uint64_t most_bytes, uint64_t *ret_bytes);
+int quota_driver_reserve(int device, uint64_t least_bytes, uint64_t most_bytes,
+			 uint64_t *ret_bytes);
 
 /* The driver took the memory, or did not. At most kept_bytes of the reserved bytes stay charged.
  * The comparison with NVML charges the bytes that the driver took beyond these. */
-void quota_own_settle(int device, uint64_t reserved_bytes, uint64_t kept_bytes);
+void quota_driver_settle(int device, uint64_t reserved_bytes, uint64_t kept_bytes);
 
 /* Both charge the bytes that the driver took beyond a reservation, if no comparison will find them.
- * quota_own_charge charges them within the limit: 0, -EDQUOT, -ETIMEDOUT. quota_own_book charges
- * them whatever the limit, because the driver holds them already. */
-int quota_own_charge(int device, uint64_t bytes);
-void quota_own_book(int device, uint64_t bytes);
+ * quota_driver_charge charges them within the limit: 0, -EDQUOT, -ETIMEDOUT.
+ * quota_driver_charge_anyway charges them whatever the limit, because the driver holds them
+ * already. */
+int quota_driver_charge(int device, uint64_t bytes);
+void quota_driver_charge_anyway(int device, uint64_t bytes);
 
-/* The driver will later take `bytes` of what quota_own_reserve reserved, in one piece. Called
- * before quota_own_settle, which keeps them charged. They stay charged in addition to NVML's figure
- * until that figure rises by as much at once. */
-void quota_expect(int device, uint64_t bytes);
+/* The driver will later take `bytes` of what quota_driver_reserve reserved, in one piece. Called
+ * before quota_driver_settle, which keeps them charged. They stay charged in addition to NVML's
+ * figure until that figure rises by as much at once. */
+void quota_driver_expect(int device, uint64_t bytes);
 
 /* The bytes that are charged for the process's contexts and modules. */
-uint64_t quota_own(int device);
+uint64_t quota_driver_bytes(int device);
 
 /* Refunds the bytes of a call that was undone. Called between quota_ending_begin and
  * quota_ending_end, like the driver's call that undid it. */
-void quota_own_return(int device, uint64_t bytes);
+void quota_driver_return(int device, uint64_t bytes);
 
 /* -- memory that processes share (region_share_… has the contract; keys are hashes of exported
  * handles) -- */

@@ -285,7 +285,7 @@ UNIT_TEST(test_limits)
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
 		const struct limit_case *c = &cases[i];
 		const struct pace_quota quotas_of[DEVICES] = {
-			{.index = 0, .policy_pct = c->policy, .own_pct = c->own}, {.index = -1}};
+			{.index = 0, .policy_pct = c->policy, .env_pct = c->own}, {.index = -1}};
 
 		joined_with(quotas_of, c->region, c->rule);
 		hami->utilization_switch = c->on;

@@ -366,9 +366,9 @@ static void expect(uint64_t bytes)
 {
 	uint64_t got;
 
-	assert_int_equal(quota_own_reserve(0, bytes, bytes, &got), 0);
-	quota_expect(0, bytes);
-	quota_own_settle(0, bytes, bytes);
+	assert_int_equal(quota_driver_reserve(0, bytes, bytes, &got), 0);
+	quota_driver_expect(0, bytes);
+	quota_driver_settle(0, bytes, bytes);
 }
 
 /* What the driver will take later stays charged until it has. */

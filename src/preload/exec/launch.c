@@ -166,7 +166,7 @@ static struct pace_quota quota_of(int device)
 	return (struct pace_quota){.index = index,
 				   .policy_pct = cores.policy_pct,
 				   .policy_most_pct = cores.policy_most_pct,
-				   .own_pct = cores.env_pct};
+				   .env_pct = cores.env_pct};
 }
 
 static void attach(void)

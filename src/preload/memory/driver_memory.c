@@ -47,15 +47,15 @@ CUresult driver_memory_begin(struct driver_memory *growth, CUdevice device, uint
 	result = headroom_on(growth->device, &growth->counted);
 	if (result != CUDA_SUCCESS || !growth->counted)
 		return result;
-	error = quota_own_reserve(growth->device, least_bytes, most_bytes, &growth->held_bytes);
+	error = quota_driver_reserve(growth->device, least_bytes, most_bytes, &growth->held_bytes);
 	if (error == -EDQUOT) {
 		headroom_make(growth->device);
-		error = quota_own_reserve(growth->device, least_bytes, most_bytes,
-					  &growth->held_bytes);
+		error = quota_driver_reserve(growth->device, least_bytes, most_bytes,
+					     &growth->held_bytes);
 	}
 	if (error)
 		return headroom_refuse(growth->device, least_bytes, error);
-	growth->own_bytes = quota_own(growth->device) - growth->held_bytes;
+	growth->before_bytes = quota_driver_bytes(growth->device) - growth->held_bytes;
 	growth->looked =
 		!quota_is_compared(growth->device) && look(growth->device, &growth->free_bytes);
 	return CUDA_SUCCESS;
@@ -79,13 +79,13 @@ static void charge_growth(const struct driver_memory *growth)
 	uint64_t bytes = gone(growth);
 
 	if (growth->looked && bytes <= LITTLE_BYTES &&
-	    quota_own_charge(growth->device, bytes) == 0) {
+	    quota_driver_charge(growth->device, bytes) == 0) {
 		reconcile_soon(growth->device);
 		return;
 	}
 	reconcile_at_rest(growth->device);
 	if (!quota_is_compared(growth->device))
-		quota_own_book(growth->device, bytes);
+		quota_driver_charge_anyway(growth->device, bytes);
 }
 
 bool driver_memory_end(struct driver_memory *growth, CUresult result)
@@ -95,13 +95,13 @@ bool driver_memory_end(struct driver_memory *growth, CUresult result)
 	if (!growth->counted)
 		return true;
 	if (result != CUDA_SUCCESS) {
-		quota_own_settle(growth->device, growth->held_bytes, 0);
+		quota_driver_settle(growth->device, growth->held_bytes, 0);
 		return true;
 	}
-	quota_own_settle(growth->device, growth->held_bytes, growth->held_bytes);
+	quota_driver_settle(growth->device, growth->held_bytes, growth->held_bytes);
 	charge_growth(growth);
-	own = quota_own(growth->device);
-	growth->held_bytes = own > growth->own_bytes ? own - growth->own_bytes : 0;
+	own = quota_driver_bytes(growth->device);
+	growth->held_bytes = own > growth->before_bytes ? own - growth->before_bytes : 0;
 	if (!growth->held_bytes || !quota_is_above_limit(growth->device))
 		return true;
 	quota_ending_begin();
@@ -110,7 +110,7 @@ bool driver_memory_end(struct driver_memory *growth, CUresult result)
 
 CUresult driver_memory_refuse(const struct driver_memory *growth)
 {
-	quota_own_return(growth->device, growth->held_bytes);
+	quota_driver_return(growth->device, growth->held_bytes);
 	quota_ending_end();
 	reconcile_at_rest(growth->device);
 	return headroom_refuse(growth->device, growth->held_bytes, -EOVERFLOW);

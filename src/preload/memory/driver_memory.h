@@ -11,9 +11,9 @@ struct driver_memory {
 	bool counted; /* a quota applies */
 	bool looked;  /* free_bytes is known */
 	CUdevice device;
-	uint64_t free_bytes; /* of the device, before */
-	uint64_t own_bytes;  /* quota_own, before */
-	uint64_t held_bytes; /* reserved; after driver_memory_end: what was charged meanwhile */
+	uint64_t free_bytes;   /* of the device, before */
+	uint64_t before_bytes; /* quota_driver_bytes, before */
+	uint64_t held_bytes;   /* reserved; after driver_memory_end: what was charged meanwhile */
 };
 
 /* Before the driver's call. There must be room for least_bytes. As much as there is, up to

@@ -7,7 +7,7 @@
  *     reserved = threads of the device * (most local memory of a function handed out - stack size)
  *
  * The charge of a context already includes its stacks. The reconciliation with NVML knows of the
- * reservation (quota_expect); otherwise it would refund the reservation before the launch.
+ * reservation (quota_driver_expect); otherwise it would refund the reservation before the launch.
  *
  * A kernel may be launched in another context than the one in which it was handed out, or may be
  * handed out while no context is current. For a function of cuModuleEnumerateFunctions, the driver
@@ -120,16 +120,16 @@ void local_end_context(CUcontext context)
 static CUresult reserve(CUdevice device, uint64_t bytes)
 {
 	uint64_t got;
-	int error = quota_own_reserve(device, bytes, bytes, &got);
+	int error = quota_driver_reserve(device, bytes, bytes, &got);
 
 	if (error == -EDQUOT) {
 		headroom_make(device);
-		error = quota_own_reserve(device, bytes, bytes, &got);
+		error = quota_driver_reserve(device, bytes, bytes, &got);
 	}
 	if (error)
 		return headroom_refuse(device, bytes, error);
-	quota_expect(device, bytes);
-	quota_own_settle(device, bytes, bytes);
+	quota_driver_expect(device, bytes);
+	quota_driver_settle(device, bytes, bytes);
 	return CUDA_SUCCESS;
 }
 

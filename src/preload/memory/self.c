@@ -89,10 +89,10 @@ static unsigned try_charged(CUdevice device, const char *uuid, uint64_t bytes)
 	uint64_t got;
 	unsigned pid;
 
-	if (quota_own_reserve(device, bytes, bytes, &got) != 0)
+	if (quota_driver_reserve(device, bytes, bytes, &got) != 0)
 		return 0;
 	pid = try(device, uuid, bytes);
-	quota_own_settle(device, bytes, 0);
+	quota_driver_settle(device, bytes, 0);
 	return pid;
 }
 
