@@ -90,8 +90,8 @@ void holdings_lower(int device, uint64_t bytes)
 
 /* -- holding ----------------------------------------------------------------------------------- */
 
-int quota_hold_reserve(enum holding_kind kind, int device, uint64_t context, uint64_t size_bytes,
-		       struct holding_reservation *ret_reservation)
+int quota_holding_reserve(enum holding_kind kind, int device, uint64_t context, uint64_t size_bytes,
+			  struct holding_reservation *ret_reservation)
 {
 	struct holding_reservation reservation = {
 		.kind = kind, .device = device, .context = context};
@@ -113,7 +113,7 @@ int quota_hold_reserve(enum holding_kind kind, int device, uint64_t context, uin
 	return 0;
 }
 
-void quota_hold_cancel(const struct holding_reservation *reservation)
+void quota_holding_cancel(const struct holding_reservation *reservation)
 {
 	lock_acquire(&lock);
 	refund_locked(reservation->kind, reservation->device, reservation->context,
@@ -145,7 +145,7 @@ static void replace_locked(enum holding_kind kind, struct entry *entry)
 	}
 }
 
-int quota_hold(const struct holding_reservation *reservation, uint64_t handle)
+int quota_holding_add(const struct holding_reservation *reservation, uint64_t handle)
 {
 	struct table *table = &tables[reservation->kind];
 	struct entry *entry;
@@ -183,7 +183,7 @@ static int hold_again_locked(enum holding_kind kind, uint64_t handle)
 	return entry->device;
 }
 
-int quota_hold_again(enum holding_kind kind, uint64_t handle)
+int quota_holding_ref(enum holding_kind kind, uint64_t handle)
 {
 	int device;
 
@@ -193,7 +193,7 @@ int quota_hold_again(enum holding_kind kind, uint64_t handle)
 	return device;
 }
 
-void quota_hold_exported(uint64_t handle)
+void quota_holding_note_export(uint64_t handle)
 {
 	struct entry *entry;
 
@@ -219,7 +219,7 @@ bool quota_holding_charge(enum holding_kind kind, uint64_t handle, int *ret_devi
 	return entry != NULL;
 }
 
-bool quota_holds(enum holding_kind kind, uint64_t handle)
+bool quota_holding_is_known(enum holding_kind kind, uint64_t handle)
 {
 	uint64_t bytes;
 	int device;
@@ -293,8 +293,8 @@ static void end_locked(struct holding_release *release)
 		table_remove(table, entry);
 }
 
-bool quota_let_go_begin(enum holding_kind kind, uint64_t handle,
-			struct holding_release *ret_release)
+bool quota_holding_unref_begin(enum holding_kind kind, uint64_t handle,
+			       struct holding_release *ret_release)
 {
 	bool known;
 
@@ -307,7 +307,7 @@ bool quota_let_go_begin(enum holding_kind kind, uint64_t handle,
 	return known;
 }
 
-void quota_let_go_end(struct holding_release *release)
+void quota_holding_unref_end(struct holding_release *release)
 {
 	lock_acquire(&lock);
 	if (!release->ended)
@@ -315,7 +315,7 @@ void quota_let_go_end(struct holding_release *release)
 	lock_release(&lock);
 }
 
-void quota_let_go_commit(struct holding_release *release)
+void quota_holding_unref_commit(struct holding_release *release)
 {
 	lock_acquire(&lock);
 	if (!release->ended)
@@ -327,7 +327,7 @@ void quota_let_go_commit(struct holding_release *release)
 	account_end();
 }
 
-void quota_let_go_undo(struct holding_release *release)
+void quota_holding_unref_undo(struct holding_release *release)
 {
 	struct table *table;
 	struct entry *entry;

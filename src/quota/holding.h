@@ -10,7 +10,7 @@
  *   HOLDING_IMPORT    imported memory of a process outside the slice; ends with its context. NVML
  *                     counts it for the exporter, so it is charged as `offset`.
  *
- * The order is as with allocations: reserve, ask the driver, hold or cancel; and the reverse to
+ * The order is as with allocations: reserve, ask the driver, add or cancel; and the reverse to
  * release. Handles that are not known are left to the driver. Thread-safe: one lock, before the
  * region's.
  */
@@ -32,25 +32,25 @@ struct holding_reservation {
 };
 
 /* Reserves room for size_bytes in that context (0: in none). 0, -EDQUOT, -ETIMEDOUT. */
-int quota_hold_reserve(enum holding_kind kind, int device, uint64_t context, uint64_t size_bytes,
-		       struct holding_reservation *ret_reservation);
-void quota_hold_cancel(const struct holding_reservation *reservation);
+int quota_holding_reserve(enum holding_kind kind, int device, uint64_t context, uint64_t size_bytes,
+			  struct holding_reservation *ret_reservation);
+void quota_holding_cancel(const struct holding_reservation *reservation);
 
 /* The driver gave the handle. 0, or -ENOMEM: there is no memory for the record. Then the
  * reservation stands, and the caller releases the handle and cancels. */
-int quota_hold(const struct holding_reservation *reservation, uint64_t handle);
+int quota_holding_add(const struct holding_reservation *reservation, uint64_t handle);
 
 /* One more reference. Returns its device, or -1: not known. */
-int quota_hold_again(enum holding_kind kind, uint64_t handle);
+int quota_holding_ref(enum holding_kind kind, uint64_t handle);
 
 /* The same of the physical memory that is mapped where the address lies. */
 int quota_hold_mapped(uint64_t address, uint64_t *ret_handle);
 
 /* Other processes may have references of their own to physical memory, or to a multicast object. */
-void quota_hold_exported(uint64_t handle);
+void quota_holding_note_export(uint64_t handle);
 
 /* Whether the handle is known. quota_holding_charge also says what is charged for it. */
-bool quota_holds(enum holding_kind kind, uint64_t handle);
+bool quota_holding_is_known(enum holding_kind kind, uint64_t handle);
 bool quota_holding_charge(enum holding_kind kind, uint64_t handle, int *ret_device,
 			  uint64_t *ret_bytes);
 
@@ -74,13 +74,13 @@ struct holding_release {
 	uint64_t address; /* of a mapping's reference: where it is */
 	uint32_t mapping; /* the serial of that mapping; 0: the reference is no mapping's */
 };
-bool quota_let_go_begin(enum holding_kind kind, uint64_t handle,
-			struct holding_release *ret_release);
-void quota_let_go_end(struct holding_release *release);
-void quota_let_go_commit(struct holding_release *release);
-void quota_let_go_undo(struct holding_release *release);
+bool quota_holding_unref_begin(enum holding_kind kind, uint64_t handle,
+			       struct holding_release *ret_release);
+void quota_holding_unref_end(struct holding_release *release);
+void quota_holding_unref_commit(struct holding_release *release);
+void quota_holding_unref_undo(struct holding_release *release);
 
-/* The memory is mapped at the address. The mapping has a reference that quota_hold_again made.
+/* The memory is mapped at the address. The mapping has a reference that quota_holding_ref made.
  * True: the table had another mapping there, whose end the library did not see. Its reference has
  * ended, and the caller commits *ret_before. */
 bool quota_mapped(uint64_t address, uint64_t size_bytes, uint64_t handle,
@@ -91,15 +91,15 @@ size_t quota_mappings(uint64_t address, uint64_t end);
 
 /* A range with any number of mappings is about to be unmapped. This begins to release the
  * references of up to `most` known mappings, and returns how many. Other threads may begin with the
- * same mappings. A mapping's reference ends with the first quota_let_go_end. */
+ * same mappings. A mapping's reference ends with the first quota_holding_unref_end. */
 size_t quota_unmapping(uint64_t address, uint64_t end, struct holding_release *ret_releases,
 		       size_t most);
 
 /*
- * A reference that quota_hold_again made belongs from now on to an owner: a multicast object or an
+ * A reference that quota_holding_ref made belongs from now on to an owner: a multicast object or an
  * array. `place` is a hash of the position in the owner. The reference ends with its owner. True:
- * the binding that was there before is to be released, as after quota_let_go_begin. Where there is
- * no memory for the record, the reference stays for good.
+ * the binding that was there before is to be released, as after quota_holding_unref_begin. Where
+ * there is no memory for the record, the reference stays for good.
  */
 bool quota_bound(uint64_t place, uint64_t owner, uint64_t handle,
 		 struct holding_release *ret_before);

@@ -21,12 +21,12 @@ UNIT_TEST(test_kinds)
 	assert_int_equal(bytes, 8 * MIB);
 	assert_true(quota_holding_charge(HOLDING_PHYSICAL, OTHER, &device, &bytes));
 	assert_int_equal(device, 1);
-	assert_false(quota_holds(HOLDING_ARRAY, OTHER));
+	assert_false(quota_holding_is_known(HOLDING_ARRAY, OTHER));
 	assert_true(let_go_of(HOLDING_ARRAY, HANDLE));
 	assert_int_equal(own_usage(0).data, 4 * MIB);
 	assert_true(let_go_of(HOLDING_IMPORT, HANDLE));
 	assert_int_equal(own_usage(0).offset, 0);
-	assert_true(quota_holds(HOLDING_PHYSICAL, HANDLE));
+	assert_true(quota_holding_is_known(HOLDING_PHYSICAL, HANDLE));
 	assert_true(let_go(HANDLE) && let_go(OTHER));
 	assert_int_equal(own_usage(0).total + own_usage(1).total, 0);
 	assert_true(is_quiet());
@@ -38,11 +38,11 @@ UNIT_TEST(test_cancel)
 
 	for (unsigned kind = 0; kind < HOLDING_KINDS; kind++)
 		for (uint64_t size = UNIT; size < 64 * MIB; size *= 2) {
-			assert_int_equal(quota_hold_reserve(kind, 0, CONTEXT, size, &reservation),
-					 0);
+			assert_int_equal(
+				quota_holding_reserve(kind, 0, CONTEXT, size, &reservation), 0);
 			assert_int_equal(own_usage(0).total, granules_of(size));
 			assert_false(is_quiet());
-			quota_hold_cancel(&reservation);
+			quota_holding_cancel(&reservation);
 			assert_int_equal(own_usage(0).total, 0);
 			assert_true(is_quiet());
 		}
@@ -58,7 +58,7 @@ UNIT_TEST(test_refused)
 	for (unsigned i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
 		for (unsigned kind = 0; kind < HOLDING_KINDS; kind++) {
 			assert_int_equal(
-				quota_hold_reserve(kind, 0, CONTEXT, sizes[i], &reservation),
+				quota_holding_reserve(kind, 0, CONTEXT, sizes[i], &reservation),
 				-EDQUOT);
 			assert_int_equal(own_usage(0).total, 10 * MIB);
 			assert_true(is_quiet());
@@ -85,7 +85,7 @@ UNIT_TEST(test_nothing)
 UNIT_TEST(test_held_again_by_another)
 {
 	hold(6 * MIB, HANDLE);
-	assert_int_equal(quota_hold_again(HOLDING_PHYSICAL, HANDLE), 0);
+	assert_int_equal(quota_holding_ref(HOLDING_PHYSICAL, HANDLE), 0);
 	hold_on(HOLDING_PHYSICAL, 1, 0, 4 * MIB, HANDLE);
 	assert_int_equal(own_usage(0).total, 0);
 	assert_int_equal(own_usage(1).data, 4 * MIB);
@@ -102,16 +102,16 @@ UNIT_TEST(test_no_memory)
 {
 	struct holding_reservation reservation;
 
-	assert_int_equal(quota_hold_reserve(HOLDING_ARRAY, 0, CONTEXT, UNIT, &reservation), 0);
+	assert_int_equal(quota_holding_reserve(HOLDING_ARRAY, 0, CONTEXT, UNIT, &reservation), 0);
 	sys_fault = fail_mmap;
-	assert_int_equal(quota_hold(&reservation, HANDLE), -ENOMEM);
+	assert_int_equal(quota_holding_add(&reservation, HANDLE), -ENOMEM);
 	assert_int_equal(data(), 2 * MIB); /* the reservation stands */
 	assert_false(is_quiet());
-	quota_hold_cancel(&reservation);
+	quota_holding_cancel(&reservation);
 	note_mapping(BASE, 2 * MIB, HANDLE);
 	sys_fault = NULL;
 	assert_rests_at(0);
-	assert_false(quota_holds(HOLDING_ARRAY, HANDLE));
+	assert_false(quota_holding_is_known(HOLDING_ARRAY, HANDLE));
 	assert_int_equal(quota_mappings(BASE, BASE + GIB), 0);
 }
 
@@ -132,11 +132,11 @@ UNIT_TEST(test_context_ends)
 	attach_anew(4 * GIB);
 	make_context(CONTEXT);
 	hold(6 * MIB, HANDLE); /* of the process */
-	quota_hold_again(HOLDING_PHYSICAL, HANDLE);
+	quota_holding_ref(HOLDING_PHYSICAL, HANDLE);
 	for (unsigned i = 0; i < 50; i++)
 		hold_array((i + 1) * UNIT, HANDLE + i);
 	hold_on(HOLDING_IMPORT, 0, CONTEXT, 10 * MIB, HANDLE);
-	quota_hold_again(HOLDING_IMPORT, HANDLE);
+	quota_holding_ref(HOLDING_IMPORT, HANDLE);
 	hold_on(HOLDING_ARRAY, 0, CONTEXT + 1, UNIT, OTHER);
 	hold_on(HOLDING_IMPORT, 0, CONTEXT + 1, 2 * MIB, OTHER);
 	assert_true(own_usage(0).total > 100 * MIB);
@@ -146,8 +146,8 @@ UNIT_TEST(test_context_ends)
 	assert_int_equal(own_usage(0).data, 8 * MIB);
 	assert_int_equal(own_usage(0).offset, 2 * MIB);
 	assert_int_equal(own_usage(0).total, 10 * MIB);
-	assert_false(quota_let_go_begin(HOLDING_ARRAY, HANDLE, &going));
-	assert_false(quota_let_go_begin(HOLDING_IMPORT, HANDLE, &going));
+	assert_false(quota_holding_unref_begin(HOLDING_ARRAY, HANDLE, &going));
+	assert_false(quota_holding_unref_begin(HOLDING_IMPORT, HANDLE, &going));
 	assert_true(let_go_of(HOLDING_ARRAY, OTHER));
 	assert_true(let_go_of(HOLDING_IMPORT, OTHER));
 	assert_false(let_go(HANDLE));
@@ -163,13 +163,15 @@ static void *reserve_in_thread(void *arg)
 	struct holding_reservation reservation;
 
 	(void)arg;
-	return (void *)(intptr_t)quota_hold_reserve(HOLDING_ARRAY, 0, CONTEXT, UNIT, &reservation);
+	return (void *)(intptr_t)quota_holding_reserve(HOLDING_ARRAY, 0, CONTEXT, UNIT,
+						       &reservation);
 }
 
 static int knows_something(void)
 {
-	return quota_holds(HOLDING_PHYSICAL, HANDLE) || quota_holds(HOLDING_ARRAY, OTHER) ||
-	       quota_mappings(BASE, BASE + GIB) || holdings_doubt(0) || !is_quiet();
+	return quota_holding_is_known(HOLDING_PHYSICAL, HANDLE) ||
+	       quota_holding_is_known(HOLDING_ARRAY, OTHER) || quota_mappings(BASE, BASE + GIB) ||
+	       holdings_doubt(0) || !is_quiet();
 }
 
 /* What waits for the region's lock in vain is refused, and what goes back meanwhile goes back with
@@ -204,11 +206,11 @@ UNIT_TEST(test_lost)
 
 	hold(6 * MIB, HANDLE);
 	hold_array(UNIT, OTHER);
-	assert_int_equal(quota_hold_reserve(HOLDING_ARRAY, 0, CONTEXT, UNIT, &reservation), 0);
+	assert_int_equal(quota_holding_reserve(HOLDING_ARRAY, 0, CONTEXT, UNIT, &reservation), 0);
 	delete_region();
-	quota_hold_cancel(&reservation);
-	assert_int_equal(quota_hold_reserve(HOLDING_PHYSICAL, 0, 0, 1, &reservation), -ESTALE);
-	assert_int_equal(quota_hold_reserve(HOLDING_ARRAY, 0, CONTEXT + 1, 1, &reservation),
+	quota_holding_cancel(&reservation);
+	assert_int_equal(quota_holding_reserve(HOLDING_PHYSICAL, 0, 0, 1, &reservation), -ESTALE);
+	assert_int_equal(quota_holding_reserve(HOLDING_ARRAY, 0, CONTEXT + 1, 1, &reservation),
 			 -ESTALE);
 	assert_why_lost();
 	assert_true(let_go(HANDLE));
@@ -225,9 +227,9 @@ static int live_as_child(void)
 		return 1;
 	if (quota_attach(&quota_slice, &gpu, 1, NULL) != 0 || data() != 0)
 		return 2;
-	if (quota_hold_reserve(HOLDING_ARRAY, 0, CONTEXT, UNIT, &reservation) != 0)
+	if (quota_holding_reserve(HOLDING_ARRAY, 0, CONTEXT, UNIT, &reservation) != 0)
 		return 3; /* in none of the parent's granules */
-	return data() == 2 * MIB && quota_hold(&reservation, OTHER) == 0 ? 0 : 4;
+	return data() == 2 * MIB && quota_holding_add(&reservation, OTHER) == 0 ? 0 : 4;
 }
 
 UNIT_TEST(test_forked)
@@ -254,11 +256,11 @@ static bool hold_some(enum holding_kind kind, uint64_t size_bytes, uint64_t hand
 {
 	struct holding_reservation reservation;
 
-	if (quota_hold_reserve(kind, 0, CONTEXT, size_bytes, &reservation) != 0)
+	if (quota_holding_reserve(kind, 0, CONTEXT, size_bytes, &reservation) != 0)
 		return false;
-	if (!cancel && quota_hold(&reservation, handle) == 0)
+	if (!cancel && quota_holding_add(&reservation, handle) == 0)
 		return true;
-	quota_hold_cancel(&reservation);
+	quota_holding_cancel(&reservation);
 	return false;
 }
 
@@ -278,16 +280,16 @@ static void *work(void *arg)
 
 		if (quota_used(0) > LIMIT)
 			return (void *)1;
-		quota_hold_again(HOLDING_PHYSICAL, HANDLE);
+		quota_holding_ref(HOLDING_PHYSICAL, HANDLE);
 		if (quota_mapped(address, 2 * MIB, HANDLE, &going))
 			return (void *)5;
 		if (!held[i]) {
 			held[i] = hold_some(kind, size, base + i, step % 7 == 0);
 		} else {
-			if (!quota_let_go_begin(kind, base + i, &going) || !going.last)
+			if (!quota_holding_unref_begin(kind, base + i, &going) || !going.last)
 				return (void *)2;
 			held[i] = step % 5 == 0;
-			(held[i] ? quota_let_go_undo : quota_let_go_commit)(&going);
+			(held[i] ? quota_holding_unref_undo : quota_holding_unref_commit)(&going);
 		}
 		if (unmap(address, address + 2 * MIB) != 1)
 			return (void *)3;

@@ -15,8 +15,8 @@ UNUSED static void hold_on(enum holding_kind kind, int device, uint64_t context,
 {
 	struct holding_reservation reservation;
 
-	assert_int_equal(quota_hold_reserve(kind, device, context, size_bytes, &reservation), 0);
-	assert_int_equal(quota_hold(&reservation, handle), 0);
+	assert_int_equal(quota_holding_reserve(kind, device, context, size_bytes, &reservation), 0);
+	assert_int_equal(quota_holding_add(&reservation, handle), 0);
 }
 
 UNUSED static void hold(uint64_t size_bytes, uint64_t handle)
@@ -34,8 +34,8 @@ UNUSED static bool let_go_of(enum holding_kind kind, uint64_t handle)
 {
 	struct holding_release going;
 
-	assert_true(quota_let_go_begin(kind, handle, &going));
-	quota_let_go_commit(&going);
+	assert_true(quota_holding_unref_begin(kind, handle, &going));
+	quota_holding_unref_commit(&going);
 	return going.last;
 }
 
@@ -54,7 +54,7 @@ UNUSED static void note_mapping(uint64_t address, uint64_t size_bytes, uint64_t 
 
 UNUSED static void map(uint64_t address, uint64_t size_bytes, uint64_t handle)
 {
-	assert_true(quota_hold_again(HOLDING_PHYSICAL, handle) >= 0);
+	assert_true(quota_holding_ref(HOLDING_PHYSICAL, handle) >= 0);
 	note_mapping(address, size_bytes, handle);
 }
 
@@ -65,7 +65,7 @@ UNUSED static unsigned unmap(uint64_t address, uint64_t end)
 	unsigned count = 0;
 
 	for (; quota_unmapping(address, end, &going, 1); count++)
-		quota_let_go_commit(&going);
+		quota_holding_unref_commit(&going);
 	return count;
 }
 

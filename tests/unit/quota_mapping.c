@@ -77,7 +77,7 @@ UNIT_TEST(test_many_at_once)
 	assert_int_equal(quota_mappings(BASE, end), MANY);
 	assert_int_equal(quota_unmapping(BASE, end, going, MANY), MANY);
 	for (unsigned i = 0; i < MANY; i++)
-		quota_let_go_commit(&going[i]);
+		quota_holding_unref_commit(&going[i]);
 	assert_true(processor_ms() - began_ms < 10000);
 	assert_int_equal(quota_mappings(BASE, end), 0);
 	assert_int_equal(data(), 0);
@@ -100,7 +100,7 @@ UNIT_TEST(test_many_among_unknown)
 	count = quota_unmapping(BASE, end, going, MANY);
 	assert_int_equal(count, MANY / 2);
 	for (size_t i = 0; i < count; i++)
-		quota_let_go_commit(&going[i]);
+		quota_holding_unref_commit(&going[i]);
 	assert_int_equal(quota_mappings(BASE, end), 0);
 	assert_true(let_go(HANDLE));
 	assert_int_equal(data(), 0);

@@ -94,9 +94,9 @@ UNIT_TEST(test_small_undone)
 	for (unsigned i = 0; i < 33; i++)
 		hold_array(UNIT, HANDLE + i);
 	assert_int_equal(data(), 4 * MIB);
-	assert_true(quota_let_go_begin(HOLDING_ARRAY, HANDLE, &going));
+	assert_true(quota_holding_unref_begin(HOLDING_ARRAY, HANDLE, &going));
 	assert_int_equal(data(), 4 * MIB);
-	quota_let_go_undo(&going);
+	quota_holding_unref_undo(&going);
 	assert_int_equal(data(), 4 * MIB);
 	for (unsigned i = 0; i < 33; i++)
 		assert_true(let_go_of(HOLDING_ARRAY, HANDLE + i));
@@ -113,8 +113,9 @@ UNIT_TEST(test_small_places)
 	for (unsigned i = 0; i < count; i++)
 		hold_on(HOLDING_ARRAY, 0, CONTEXT + i, UNIT, HANDLE + i);
 	assert_int_equal(data(), count * 2 * MIB);
-	assert_int_equal(quota_hold_reserve(HOLDING_ARRAY, 0, CONTEXT + count, UNIT, &reservation),
-			 -EDQUOT);
+	assert_int_equal(
+		quota_holding_reserve(HOLDING_ARRAY, 0, CONTEXT + count, UNIT, &reservation),
+		-EDQUOT);
 	assert_int_equal(data(), count * 2 * MIB);
 	assert_true(is_quiet());
 	let_go_of(HOLDING_ARRAY, HANDLE + 7);

@@ -162,13 +162,15 @@ static CUresult begin(struct pending_array *pending, const CUDA_ARRAY3D_DESCRIPT
 	if (result != CUDA_SUCCESS || !pending->counted)
 		return result;
 	if (descriptor->Flags & NO_MEMORY_FLAGS)
-		return headroom_hold(HOLDING_ARRAY, &pending->place, 0, &pending->reservation);
+		return headroom_reserve_holding(HOLDING_ARRAY, &pending->place, 0,
+						&pending->reservation);
 	mode = relaxed_begin();
 	known = ask(*descriptor, levels, pending->place.device, &bytes);
 	relaxed_end(mode);
 	if (!known)
 		bytes = estimate(descriptor, levels);
-	return headroom_hold(HOLDING_ARRAY, &pending->place, bytes, &pending->reservation);
+	return headroom_reserve_holding(HOLDING_ARRAY, &pending->place, bytes,
+					&pending->reservation);
 }
 
 /* Another thread may have ended the context, and the array with it, before the array was recorded.
@@ -178,8 +180,8 @@ static void drop_if_ended(const struct pending_array *pending, uint64_t handle)
 	struct holding_release release;
 
 	if (quota_context_has_ended((uintptr_t)pending->place.context, pending->ends) &&
-	    quota_let_go_begin(HOLDING_ARRAY, handle, &release))
-		quota_let_go_commit(&release);
+	    quota_holding_unref_begin(HOLDING_ARRAY, handle, &release))
+		quota_holding_unref_commit(&release);
 }
 
 /* False: the array cannot be counted, and the caller destroys it. */
@@ -187,13 +189,14 @@ static bool finish(const struct pending_array *pending, CUresult result, const v
 {
 	if (!pending->counted)
 		return true;
-	if (result == CUDA_SUCCESS && quota_hold(&pending->reservation, (uintptr_t)handle) == 0) {
+	if (result == CUDA_SUCCESS &&
+	    quota_holding_add(&pending->reservation, (uintptr_t)handle) == 0) {
 		drop_if_ended(pending, (uintptr_t)handle);
 		headroom_note_taken(pending->place.device, pending->reservation.bytes);
 		return true;
 	}
 	headroom_note_answer(pending->place.device, pending->reservation.bytes, result);
-	quota_hold_cancel(&pending->reservation);
+	quota_holding_cancel(&pending->reservation);
 	return result != CUDA_SUCCESS;
 }
 
@@ -310,17 +313,18 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray *pHandle,
 static bool begin_end(const void *array, struct holding_release *ret_release)
 {
 	cuda_bind();
-	return quota_attached() && quota_let_go_begin(HOLDING_ARRAY, (uintptr_t)array, ret_release);
+	return quota_attached() &&
+	       quota_holding_unref_begin(HOLDING_ARRAY, (uintptr_t)array, ret_release);
 }
 
 static CUresult finish_end(struct holding_release *release, CUresult result)
 {
 	if (result == CUDA_SUCCESS) {
 		virtual_end_owner(release->handle); /* while no comparison lowers the accounts */
-		quota_let_go_commit(release);
+		quota_holding_unref_commit(release);
 		headroom_note_freed(release->device, release->bytes);
 	} else {
-		quota_let_go_undo(release);
+		quota_holding_unref_undo(release);
 	}
 	return result;
 }

@@ -320,7 +320,7 @@ void share_end_physical(const struct holding_release *release)
 	if (__atomic_load_n(&export_count, __ATOMIC_ACQUIRE))
 		left.bytes -= end_exports(release->handle, release->bytes, release->bytes);
 	share_end_import(release->handle);
-	quota_let_go_commit(&left);
+	quota_holding_unref_commit(&left);
 }
 
 /* -- what we get ------------------------------------------------------------------------------- */
@@ -462,15 +462,15 @@ static void end_holding(uint64_t what)
 {
 	struct holding_release release;
 
-	if (quota_let_go_begin(HOLDING_IMPORT, what, &release))
-		quota_let_go_commit(&release);
+	if (quota_holding_unref_begin(HOLDING_IMPORT, what, &release))
+		quota_holding_unref_commit(&release);
 }
 
 CUresult share_adopt(const struct holding_reservation *reservation, uint64_t what,
 		     CUcontext context)
 {
-	if (quota_hold(reservation, what) != 0) {
-		quota_hold_cancel(reservation);
+	if (quota_holding_add(reservation, what) != 0) {
+		quota_holding_cancel(reservation);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	if (add_import(what, 0, 0, context))
@@ -504,7 +504,7 @@ CUresult share_import_outside(uint64_t what, CUdevice device, uint64_t bytes, CU
 
 	if (is_paid(what))
 		return add_import(what, 0, 0, context) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-	result = headroom_hold(HOLDING_IMPORT, &place, bytes, &reservation);
+	result = headroom_reserve_holding(HOLDING_IMPORT, &place, bytes, &reservation);
 	return result == CUDA_SUCCESS ? share_adopt(&reservation, what, context) : result;
 }
 
@@ -527,10 +527,10 @@ CUresult share_map(CUmemGenericAllocationHandle handle, CUdevice device, size_t 
 	    charged >= size_bytes)
 		return CUDA_SUCCESS;
 	quota_ending_end(); /* a comparison may have to find room */
-	result = headroom_hold(HOLDING_IMPORT, &place, size_bytes, &reservation);
+	result = headroom_reserve_holding(HOLDING_IMPORT, &place, size_bytes, &reservation);
 	quota_ending_begin();
-	if (result == CUDA_SUCCESS && quota_hold(&reservation, handle) != 0) {
-		quota_hold_cancel(&reservation);
+	if (result == CUDA_SUCCESS && quota_holding_add(&reservation, handle) != 0) {
+		quota_holding_cancel(&reservation);
 		result = CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	return result;
@@ -538,7 +538,7 @@ CUresult share_map(CUmemGenericAllocationHandle handle, CUdevice device, size_t 
 
 bool share_is_charged(uint64_t what)
 {
-	return !is_outsiders(what, 0) || quota_holds(HOLDING_IMPORT, what);
+	return !is_outsiders(what, 0) || quota_holding_is_known(HOLDING_IMPORT, what);
 }
 
 /* The import is not in the table any more. */

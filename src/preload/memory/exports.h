@@ -70,7 +70,8 @@ void share_import_cancel(const struct share_import *import);
  * or until the context (NULL: none) ends. */
 CUresult share_import_outside(uint64_t what, CUdevice device, uint64_t bytes, CUcontext context);
 
-/* As share_import_outside, with a reservation by headroom_hold, which is returned on failure. */
+/* As share_import_outside, with a reservation by headroom_reserve_holding, which is returned on
+ * failure. */
 CUresult share_adopt(const struct holding_reservation *reservation, uint64_t what,
 		     CUcontext context);
 

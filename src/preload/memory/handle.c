@@ -34,7 +34,7 @@ static CUresult exported(const void *shareableHandle, CUmemGenericAllocationHand
 
 	if (!quota_holding_charge(HOLDING_PHYSICAL, handle, &device, &bytes))
 		return CUDA_SUCCESS;
-	quota_hold_exported(handle);
+	quota_holding_note_export(handle);
 	if (handleType == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
 		memcpy(&fd, shareableHandle, sizeof(fd));
 		return export_fd(handle, fd, device, bytes, NULL);

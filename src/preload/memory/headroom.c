@@ -69,16 +69,17 @@ void headroom_make(CUdevice device)
 	quota_trace_room(device, before > now ? before - now : 0, clock_now_ns() - from_ns);
 }
 
-CUresult headroom_hold(enum holding_kind kind, const struct place *place, uint64_t size_bytes,
-		       struct holding_reservation *ret_reservation)
+CUresult headroom_reserve_holding(enum holding_kind kind, const struct place *place,
+				  uint64_t size_bytes, struct holding_reservation *ret_reservation)
 {
 	uint64_t context = (uintptr_t)place->context;
-	int error = quota_hold_reserve(kind, place->device, context, size_bytes, ret_reservation);
+	int error =
+		quota_holding_reserve(kind, place->device, context, size_bytes, ret_reservation);
 
 	if (error == -EDQUOT) {
 		headroom_make(place->device);
-		error = quota_hold_reserve(kind, place->device, context, size_bytes,
-					   ret_reservation);
+		error = quota_holding_reserve(kind, place->device, context, size_bytes,
+					      ret_reservation);
 	}
 	return error ? headroom_refuse(place->device, size_bytes, error) : CUDA_SUCCESS;
 }

@@ -41,10 +41,10 @@ CUresult headroom_on(CUdevice device, bool *ret_counted);
  */
 void headroom_make(CUdevice device);
 
-/* quota_hold_reserve, which tries to make room before it refuses. CUDA_SUCCESS: *ret_reservation is
- * the reservation. */
-CUresult headroom_hold(enum holding_kind kind, const struct place *place, uint64_t size_bytes,
-		       struct holding_reservation *ret_reservation);
+/* quota_holding_reserve, which tries to make room before it refuses. CUDA_SUCCESS: *ret_reservation
+ * is the reservation. */
+CUresult headroom_reserve_holding(enum holding_kind kind, const struct place *place,
+				  uint64_t size_bytes, struct holding_reservation *ret_reservation);
 
 /* Called after a charge has failed with `error`. If the region is lost or its lock is not free,
  * logs why the call `what` is refused, and returns the error for the application. Otherwise the

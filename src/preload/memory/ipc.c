@@ -128,12 +128,13 @@ CUresult cuImportExternalMemory(CUexternalMemory *extMem_out,
 	if (!counted || !extMem_out || !memHandleDesc)
 		return cuda.cuImportExternalMemory(extMem_out, memHandleDesc);
 	/* Before the driver's call, as the driver keeps a descriptor once it has taken it. */
-	result = headroom_hold(HOLDING_IMPORT, &place, memHandleDesc->size, &reservation);
+	result =
+		headroom_reserve_holding(HOLDING_IMPORT, &place, memHandleDesc->size, &reservation);
 	if (result != CUDA_SUCCESS)
 		return result;
 	result = cuda.cuImportExternalMemory(&memory, memHandleDesc);
 	if (result != CUDA_SUCCESS) {
-		quota_hold_cancel(&reservation);
+		quota_holding_cancel(&reservation);
 		return result;
 	}
 	result = share_adopt(&reservation, (uintptr_t)memory, place.context);

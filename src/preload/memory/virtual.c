@@ -40,7 +40,7 @@ static CUresult begin(const CUmemAllocationProp *prop, size_t size, bool *ret_co
 	place.device = prop->location.id;
 	result = headroom_on(place.device, ret_counted);
 	if (result == CUDA_SUCCESS && *ret_counted)
-		result = headroom_hold(HOLDING_PHYSICAL, &place, size, ret_reservation);
+		result = headroom_reserve_holding(HOLDING_PHYSICAL, &place, size, ret_reservation);
 	return result;
 }
 
@@ -62,12 +62,12 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
 		headroom_note_answer(prop->location.id, size, result);
 		oversubscribe_cannot(result, &said, "cuMemCreate");
 	}
-	if (counted && result == CUDA_SUCCESS && quota_hold(&reservation, made) != 0) {
+	if (counted && result == CUDA_SUCCESS && quota_holding_add(&reservation, made) != 0) {
 		cuda.cuMemRelease(made);
 		result = CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	if (counted && result != CUDA_SUCCESS)
-		quota_hold_cancel(&reservation);
+		quota_holding_cancel(&reservation);
 	if (result == CUDA_SUCCESS) {
 		*handle = made;
 		if (counted)
@@ -77,7 +77,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
 }
 
 /* The last reference to memory has ended, or to a multicast object with all its bindings. These end
- * first, as share_end_physical ends what quota_let_go_begin began. */
+ * first, as share_end_physical ends what quota_holding_unref_begin began. */
 static void end_physical(const struct holding_release *release)
 {
 	if (release->exported)
@@ -91,14 +91,14 @@ static void end_physical(const struct holding_release *release)
 static CUresult dropped(struct holding_release *release, CUresult result)
 {
 	if (result != CUDA_SUCCESS) {
-		quota_let_go_undo(release);
+		quota_holding_unref_undo(release);
 		return result;
 	}
-	quota_let_go_end(release);
+	quota_holding_unref_end(release);
 	if (release->last)
 		end_physical(release);
 	else
-		quota_let_go_commit(release);
+		quota_holding_unref_commit(release);
 	if (release->last)
 		headroom_note_freed(release->device, release->bytes);
 	return result;
@@ -110,7 +110,7 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 
 	trace_call(__func__);
 	cuda_bind();
-	if (!quota_attached() || !quota_let_go_begin(HOLDING_PHYSICAL, handle, &release))
+	if (!quota_attached() || !quota_holding_unref_begin(HOLDING_PHYSICAL, handle, &release))
 		return cuda.cuMemRelease(handle);
 	return dropped(&release, cuda.cuMemRelease(handle));
 }
@@ -122,7 +122,7 @@ static void drop_reference(CUmemGenericAllocationHandle memory)
 {
 	struct holding_release release;
 
-	if (quota_let_go_begin(HOLDING_PHYSICAL, memory, &release))
+	if (quota_holding_unref_begin(HOLDING_PHYSICAL, memory, &release))
 		dropped(&release, CUDA_SUCCESS);
 }
 
@@ -131,7 +131,7 @@ bool virtual_reference_begin(CUmemGenericAllocationHandle memory, CUdevice *ret_
 	if (!quota_attached())
 		return false;
 	quota_ending_begin();
-	*ret_device = quota_hold_again(HOLDING_PHYSICAL, memory);
+	*ret_device = quota_holding_ref(HOLDING_PHYSICAL, memory);
 	if (*ret_device >= 0)
 		return true;
 	quota_ending_end();
@@ -181,7 +181,7 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void 
 		return result;
 	}
 	if (result == CUDA_SUCCESS && quota_attached())
-		quota_hold_again(HOLDING_PHYSICAL, *handle);
+		quota_holding_ref(HOLDING_PHYSICAL, *handle);
 	if (known)
 		virtual_reference_drop(counted);
 	return result;
@@ -206,7 +206,7 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
 	if (result == CUDA_SUCCESS)
 		result = cuda.cuMemMap(ptr, size, offset, handle, flags);
 	ends = result == CUDA_SUCCESS ? quota_mapped(ptr, size, handle, &gone)
-				      : quota_let_go_begin(HOLDING_PHYSICAL, handle, &gone);
+				      : quota_holding_unref_begin(HOLDING_PHYSICAL, handle, &gone);
 	if (ends)
 		dropped(&gone, CUDA_SUCCESS);
 	virtual_reference_keep(); /* or it has ended just before */
@@ -326,7 +326,7 @@ static CUresult hold_mapped(const CUarrayMapInfo *list, unsigned count)
 	quota_ending_begin();
 	for (unsigned i = 0; i < count; i++)
 		if (maps(&list[i]))
-			quota_hold_again(HOLDING_PHYSICAL, list[i].memHandle);
+			quota_holding_ref(HOLDING_PHYSICAL, list[i].memHandle);
 	return CUDA_SUCCESS;
 }
 
@@ -335,7 +335,7 @@ static void mapped_one(const CUarrayMapInfo *info)
 {
 	if (!maps(info))
 		unbind_place(place_of(info));
-	else if (quota_holds(HOLDING_PHYSICAL, info->memHandle))
+	else if (quota_holding_is_known(HOLDING_PHYSICAL, info->memHandle))
 		bind_place(place_of(info), (uintptr_t)info->resource, info->memHandle);
 }
 
@@ -345,7 +345,7 @@ static void refused_one(const CUarrayMapInfo *info, unsigned count)
 	static uint64_t refusals;
 	uint64_t number = __atomic_fetch_add(&refusals, 1, __ATOMIC_RELAXED);
 
-	if (!maps(info) || !quota_holds(HOLDING_PHYSICAL, info->memHandle))
+	if (!maps(info) || !quota_holding_is_known(HOLDING_PHYSICAL, info->memHandle))
 		return;
 	if (count > 1)
 		bind_place(hash(place_of(info), number) | (uint64_t)1 << 63,
@@ -398,14 +398,14 @@ CUresult virtual_hold_free(CUmemGenericAllocationHandle handle, CUdevice device,
 {
 	const struct place place = {NULL, device};
 	struct holding_reservation reservation;
-	CUresult result = headroom_hold(HOLDING_PHYSICAL, &place, 0, &reservation);
+	CUresult result = headroom_reserve_holding(HOLDING_PHYSICAL, &place, 0, &reservation);
 
-	if (result == CUDA_SUCCESS && quota_hold(&reservation, handle) != 0) {
-		quota_hold_cancel(&reservation);
+	if (result == CUDA_SUCCESS && quota_holding_add(&reservation, handle) != 0) {
+		quota_holding_cancel(&reservation);
 		result = CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	if (result == CUDA_SUCCESS && exported)
-		quota_hold_exported(handle);
+		quota_holding_note_export(handle);
 	return result;
 }
 

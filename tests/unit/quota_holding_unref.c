@@ -120,33 +120,33 @@ static bool perform(const struct step *step)
 		hold(step->number * MIB, OTHER);
 		return false;
 	case AGAIN:
-		assert_int_equal(quota_hold_again(HOLDING_PHYSICAL, HANDLE), 0);
+		assert_int_equal(quota_holding_ref(HOLDING_PHYSICAL, HANDLE), 0);
 		return false;
 	case MAP:
 		map(BASE, 6 * MIB, HANDLE);
 		return false;
 	case MAP_OTHER:
-		assert_int_equal(quota_hold_again(HOLDING_PHYSICAL, OTHER), 0);
+		assert_int_equal(quota_holding_ref(HOLDING_PHYSICAL, OTHER), 0);
 		assert_true(quota_mapped(BASE, 4 * MIB, OTHER, &before));
-		quota_let_go_commit(&before);
+		quota_holding_unref_commit(&before);
 		return before.last;
 	case OTHER_GOES:
 		return let_go(OTHER);
 	case BEGIN:
-		assert_true(quota_let_go_begin(HOLDING_PHYSICAL, HANDLE, call));
+		assert_true(quota_holding_unref_begin(HOLDING_PHYSICAL, HANDLE, call));
 		break;
 	case UNMAPPING:
 		assert_int_equal(quota_unmapping(BASE, BASE + GIB, call, 1), 1);
 		assert_int_equal(call->address, BASE);
 		break;
 	case END:
-		quota_let_go_end(call);
+		quota_holding_unref_end(call);
 		return false;
 	case COMMIT:
-		quota_let_go_commit(call);
+		quota_holding_unref_commit(call);
 		break;
 	case UNDO:
-		quota_let_go_undo(call);
+		quota_holding_unref_undo(call);
 		return false;
 	}
 	return call->last;
@@ -162,7 +162,7 @@ UNIT_ROWS(rows)
 				 (unsigned)(step - row->step), last, (unsigned long long)data());
 	}
 	assert_rests_at(0);
-	assert_false(quota_holds(HOLDING_PHYSICAL, HANDLE));
+	assert_false(quota_holding_is_known(HOLDING_PHYSICAL, HANDLE));
 	assert_int_equal(quota_mappings(BASE, BASE + GIB), 0);
 }
 
@@ -172,26 +172,26 @@ UNIT_TEST(test_references)
 {
 	struct holding_release going;
 
-	assert_int_equal(quota_hold_again(HOLDING_PHYSICAL, HANDLE), -1);
-	assert_false(quota_let_go_begin(HOLDING_PHYSICAL, HANDLE, &going));
+	assert_int_equal(quota_holding_ref(HOLDING_PHYSICAL, HANDLE), -1);
+	assert_false(quota_holding_unref_begin(HOLDING_PHYSICAL, HANDLE, &going));
 	assert_true(is_quiet());
 	hold_on(HOLDING_PHYSICAL, 1, 0, 6 * MIB, HANDLE);
-	assert_int_equal(quota_hold_again(HOLDING_PHYSICAL, HANDLE), 1);
-	assert_int_equal(quota_hold_again(HOLDING_ARRAY, HANDLE), -1);
+	assert_int_equal(quota_holding_ref(HOLDING_PHYSICAL, HANDLE), 1);
+	assert_int_equal(quota_holding_ref(HOLDING_ARRAY, HANDLE), -1);
 	assert_false(let_go(HANDLE));
 	assert_int_equal(own_usage(1).data, 6 * MIB);
-	assert_true(quota_let_go_begin(HOLDING_PHYSICAL, HANDLE, &going));
+	assert_true(quota_holding_unref_begin(HOLDING_PHYSICAL, HANDLE, &going));
 	assert_true(going.last);
 	assert_int_equal(going.bytes, 6 * MIB);
 	assert_int_equal(going.device, 1);
 	assert_int_equal(going.handle, HANDLE);
 	assert_int_equal(own_usage(1).data, 6 * MIB); /* until the driver has let go */
 	assert_false(is_quiet());
-	assert_true(quota_holds(HOLDING_PHYSICAL, HANDLE));
-	quota_let_go_commit(&going);
-	assert_false(quota_holds(HOLDING_PHYSICAL, HANDLE));
+	assert_true(quota_holding_is_known(HOLDING_PHYSICAL, HANDLE));
+	quota_holding_unref_commit(&going);
+	assert_false(quota_holding_is_known(HOLDING_PHYSICAL, HANDLE));
 	assert_int_equal(own_usage(1).total, 0);
-	assert_false(quota_let_go_begin(HOLDING_PHYSICAL, HANDLE, &going));
+	assert_false(quota_holding_unref_begin(HOLDING_PHYSICAL, HANDLE, &going));
 	assert_true(is_quiet());
 }
 
@@ -200,11 +200,11 @@ UNIT_TEST(test_exported_meanwhile)
 	struct holding_release going;
 
 	hold(6 * MIB, HANDLE);
-	assert_true(quota_let_go_begin(HOLDING_PHYSICAL, HANDLE, &going));
-	quota_hold_exported(HANDLE);
-	quota_let_go_end(&going);
+	assert_true(quota_holding_unref_begin(HOLDING_PHYSICAL, HANDLE, &going));
+	quota_holding_note_export(HANDLE);
+	quota_holding_unref_end(&going);
 	assert_true(going.exported);
-	quota_let_go_commit(&going);
+	quota_holding_unref_commit(&going);
 }
 
 /* -- contexts, children and owners ------------------------------------------------------------ */
@@ -214,7 +214,7 @@ UNIT_TEST(test_exported_meanwhile)
 static void hold_replaced(enum holding_kind kind, struct holding_release *ret_going)
 {
 	hold_on(kind, 0, CONTEXT, 6 * MIB, HANDLE);
-	assert_true(quota_let_go_begin(kind, HANDLE, ret_going));
+	assert_true(quota_holding_unref_begin(kind, HANDLE, ret_going));
 	hold_on(kind, 0, CONTEXT, 4 * MIB, HANDLE);
 	assert_true(let_go_of(kind, HANDLE));
 	assert_int_equal(own_usage(0).total, 6 * MIB);
@@ -232,7 +232,7 @@ UNIT_TEST(test_context_ends_meanwhile)
 		hold_on(kinds[i], 0, CONTEXT + 1, 10 * MIB, OTHER);
 		holdings_end_context(CONTEXT);
 		assert_int_equal(own_usage(0).total, 10 * MIB);
-		quota_let_go_commit(&going);
+		quota_holding_unref_commit(&going);
 		assert_int_equal(own_usage(0).total, 10 * MIB);
 		assert_true(let_go_of(kinds[i], OTHER));
 		assert_true(is_quiet());
@@ -257,7 +257,7 @@ UNIT_TEST(test_forked_meanwhile)
 
 	hold_replaced(HOLDING_ARRAY, &going);
 	assert_in_child(live_as_child);
-	quota_let_go_commit(&going);
+	quota_holding_unref_commit(&going);
 	assert_int_equal(data(), 0);
 }
 
@@ -267,13 +267,13 @@ UNIT_TEST(test_owner_ends)
 	struct holding_release before, ended[AT_MOST];
 
 	hold(6 * MIB, HANDLE);
-	quota_hold_again(HOLDING_PHYSICAL, HANDLE);
+	quota_holding_ref(HOLDING_PHYSICAL, HANDLE);
 	assert_false(quota_bound(BASE, OWNER, HANDLE, &before));
 	hold(4 * MIB, OTHER);
 	assert_false(quota_bound(BASE + 1, OWNER, OTHER, &before));
 	assert_int_equal(quota_unbind_owner(OWNER, ended, AT_MOST), 1);
 	assert_int_equal(ended[0].handle, OTHER);
-	quota_let_go_commit(&ended[0]);
+	quota_holding_unref_commit(&ended[0]);
 	assert_rests_at(6 * MIB);
 	assert_true(let_go(HANDLE));
 	assert_int_equal(data(), 0);
