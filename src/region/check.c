@@ -301,13 +301,13 @@ unsigned region_check(struct region *region, void (*say)(void *arg, const char *
 	if (holder_is_dead(region, &word))
 		SAY(&report, "a dead process, of slot %d, holds the lock",
 		    (int)(word & VGPU_LOCK_SLOT_MASK) - 1);
-	error = region_enter(region);
+	error = region_lock_any(region);
 	if (error == -ETIMEDOUT)
 		SAY(&report, "a living process, of slot %d, does not release the lock",
 		    (int)(REGION_LOAD(region->file->own.lock) & VGPU_LOCK_SLOT_MASK) - 1);
 	if (error)
 		return report.wrong + check_unlocked(region, say, arg);
 	report.wrong += check_all(region, say, arg);
-	region_leave(region);
+	region_unlock_any(region);
 	return report.wrong;
 }

@@ -183,7 +183,7 @@ static int check_target(struct region *region, unsigned device, enum region_clas
 	if (region->slot < 0)
 		return -EBADF;
 	if (device >= region_devices_in_use(region->file) || (unsigned)class >= REGION_CLASSES)
-		return region_is_as_opened(region) ? -EINVAL : region_lose(region, -EUCLEAN);
+		return region_is_as_opened(region) ? -EINVAL : region_mark_lost(region, -EUCLEAN);
 	return 0;
 }
 

@@ -193,7 +193,7 @@ __attribute__((noinline, cold)) static int found_lost(struct region *region, boo
 {
 	if (locked)
 		region_unlock(region);
-	return region_lose(region, -EUCLEAN);
+	return region_mark_lost(region, -EUCLEAN);
 }
 
 int region_lock_within(struct region *region, uint64_t patience_ns)

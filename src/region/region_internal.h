@@ -66,7 +66,7 @@ static inline int region_watch(struct region *region)
 /* Whether the mapping still has the region that was opened. */
 bool region_is_as_opened(const struct region *region);
 /* Marks the region as lost because of that error, and returns the error. */
-int region_lose(struct region *region, int error);
+int region_mark_lost(struct region *region, int error);
 
 /* -- orphan.c -------------------------------------------------------------------------------- */
 
@@ -89,7 +89,7 @@ int region_lock(struct region *region);
 /* As region_lock, with another patience. */
 int region_lock_within(struct region *region, uint64_t patience_ns);
 void region_unlock(struct region *region);
-/* Fills in the fault for an error of region_lock or region_enter. Returns error. */
+/* Fills in the fault for an error of region_lock or region_lock_any. Returns error. */
 int region_cannot_lock(const struct region *region, int error, struct fault *fault);
 
 /* Whether the holder that a lock word names may live. The word is not 0. */
@@ -123,8 +123,8 @@ uint64_t region_pid_namespace(void);
 /* Takes the lock for any process that may write. An onlooker borrows the byte of a slot for that
  * time. Returns 0; an error of region_lock or of borrowing a byte; or -EROFS, if we may only read.
  */
-int region_enter(struct region *region);
-void region_leave(struct region *region);
+int region_lock_any(struct region *region);
+void region_unlock_any(struct region *region);
 
 /* Whether the slot is free: no process has it, and nothing in it counts. */
 bool region_slot_is_free(const struct vgpu_region_file *file, unsigned slot);

@@ -285,7 +285,7 @@ int region_adopt(const char *path, struct region *region, const struct region_se
 		await_endings(region);
 	else if (lacking == 0)
 		return 0; /* there is nothing to write, and so no need for the lock */
-	error = region_enter(region);
+	error = region_lock_any(region);
 	if (error)
 		return region_cannot_lock(region, error, fault);
 	if (!region_anybody_lives(region) && !region_any_ending(region) &&
@@ -298,6 +298,6 @@ int region_adopt(const char *path, struct region *region, const struct region_se
 			region_devices_in_use(region->file), lacking, VGPU_DEVICES_MAX);
 	else
 		append_locked(region, setup);
-	region_leave(region);
+	region_unlock_any(region);
 	return error;
 }

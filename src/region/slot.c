@@ -169,7 +169,7 @@ static int borrow(struct region *region)
 	return error;
 }
 
-int region_enter(struct region *region)
+int region_lock_any(struct region *region)
 {
 	int error = region_watch(region);
 
@@ -180,7 +180,7 @@ int region_enter(struct region *region)
 	return region->slot >= 0 ? region_lock(region) : borrow(region);
 }
 
-void region_leave(struct region *region)
+void region_unlock_any(struct region *region)
 {
 	region_unlock(region);
 	if (region->slot >= 0)
@@ -437,13 +437,13 @@ int region_reap(struct region *region)
 		return error;
 	if (find_over(region, 0, VGPU_SLOTS_MAX, &over) == 0) /* the usual answer */
 		return 0;
-	error = region_enter(region);
+	error = region_lock_any(region);
 	if (error)
 		return error;
 	cleared = clear_over_locked(region, &over);
 	if (cleared)
 		region_compute_totals_locked(region->file);
-	region_leave(region);
+	region_unlock_any(region);
 	return cleared;
 }
 

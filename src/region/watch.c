@@ -81,7 +81,7 @@ bool region_has_fd(struct region *region)
 	return true;
 }
 
-int region_lose(struct region *region, int error)
+int region_mark_lost(struct region *region, int error)
 {
 	if (trace_wants(TRACE_REGION) && !REGION_LOAD(region->lost))
 		trace_add(TRACE_LOST, -1, error, 0);
@@ -124,7 +124,7 @@ static int look_and_lose(struct region *region)
 
 	if (error == -EUCLEAN)
 		sys_map_zeros_over(region->file, sizeof(*region->file));
-	return error ? region_lose(region, error) : 0;
+	return error ? region_mark_lost(region, error) : 0;
 }
 
 int region_watch_now(struct region *region)
@@ -158,7 +158,7 @@ int region_examine(struct region *region)
 	if (!error)
 		error = look_and_lose(region);
 	if (!error && !region_is_as_opened(region))
-		error = region_lose(region, -EUCLEAN);
+		error = region_mark_lost(region, -EUCLEAN);
 	return error;
 }
 
