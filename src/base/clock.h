@@ -20,7 +20,7 @@ uint64_t clock_steady_ns(void);
 /* Makes what the first clock_steady_ns needs, which opens a file of /proc. */
 void clock_find_steady(void);
 /* For a forked child, whose time namespace may be another. */
-void clock_forget(void);
+void clock_forked(void);
 
 /* The time of day, CLOCK_REALTIME, which may step. About 20 ns a call. */
 uint64_t clock_wall_ns(void);

@@ -65,7 +65,7 @@ void clock_find_steady(void)
 	__atomic_store_n(&steady_id, raw ? CLOCK_MONOTONIC_RAW : CLOCK_MONOTONIC, __ATOMIC_RELEASE);
 }
 
-void clock_forget(void)
+void clock_forked(void)
 {
 	__atomic_store_n(&steady_id, UNKNOWN, __ATOMIC_RELAXED);
 }

@@ -49,9 +49,9 @@ bool cuda_bind_from(void *handle)
 	return library_bind_from(&driver, handle);
 }
 
-void cuda_forget(void)
+void cuda_forked(void)
 {
-	library_forget(&driver);
+	library_forked(&driver);
 }
 
 void *cuda_driver_symbol(const char *name)

@@ -33,7 +33,7 @@ bool cuda_bind(void);
 bool cuda_bind_from(void *handle);
 
 /* In a forked child: releases locks that threads of the parent held. A bound driver stays bound. */
-void cuda_forget(void);
+void cuda_forked(void);
 
 /* The driver's own function of that name, even if a wrapper has one, too; NULL if the driver has
  * none, or is not bound. */

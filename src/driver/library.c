@@ -109,7 +109,7 @@ bool library_bind_from(struct library *library, void *handle)
 	return true;
 }
 
-void library_forget(struct library *library)
+void library_forked(struct library *library)
 {
 	lock_init(&library->publishing);
 }

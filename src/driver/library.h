@@ -43,4 +43,4 @@ bool library_bind_from(struct library *library, void *handle);
  * not bound. */
 void *library_symbol(const struct library *library, const char *name);
 
-void library_forget(struct library *library); /* in a forked child: releases the lock */
+void library_forked(struct library *library); /* in a forked child: releases the lock */

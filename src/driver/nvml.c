@@ -60,9 +60,9 @@ bool nvml_bind(void)
 	return library_bind(&library);
 }
 
-void nvml_forget(void)
+void nvml_forked(void)
 {
-	library_forget(&library);
+	library_forked(&library);
 	lock_init(&starting);
 	self = 0;
 	absent = false;

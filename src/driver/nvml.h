@@ -20,7 +20,7 @@ extern struct nvml_functions nvml;
 /* Fills the table from libnvidia-ml.so.1 if the process has it loaded, as cuda_bind does. */
 bool nvml_bind(void);
 void *nvml_driver_symbol(const char *name);
-void nvml_forget(void);
+void nvml_forked(void);
 
 /*
  * Loading and starting NVML take the loader's lock (nvmlInit_v2 of driver 580 calls dlopen 18

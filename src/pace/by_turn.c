@@ -48,11 +48,11 @@ struct by_turn {
 
 static struct by_turn devices[VGPU_DEVICES_MAX]; /* by CUDA ordinal */
 
-void by_turn_forget(void)
+void by_turn_forked(void)
 {
 	for (unsigned device = 0; device < VGPU_DEVICES_MAX; device++)
 		devices[device] = (struct by_turn){.is_shared = false};
-	turns_forget();
+	turns_forked();
 }
 
 /* -- payments --------------------------------------------------------------------------------- */

@@ -10,7 +10,7 @@
 
 #include "meter.h"
 
-void by_turn_forget(void); /* in a forked child */
+void by_turn_forked(void); /* in a forked child */
 
 /* Whether a launch to the device has to ask for a turn: another slice is there, or was. */
 bool by_turn_is(struct meter *meter, int device);

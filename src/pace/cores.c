@@ -189,7 +189,7 @@ void cores_attach(struct region *region, const struct pace_quota *quotas, enum p
 	}
 }
 
-void cores_forget(void)
+void cores_forked(void)
 {
 	for (unsigned device = 0; device < VGPU_DEVICES_MAX; device++)
 		meters[device] = (struct meter){.bucket = NULL};

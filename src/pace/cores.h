@@ -14,7 +14,7 @@
 #include "meter.h"
 
 void cores_attach(struct region *region, const struct pace_quota *quotas, enum pace_rule rule);
-void cores_forget(void); /* in a forked child */
+void cores_forked(void); /* in a forked child */
 
 /* The region; NULL where there is none, or where it is lost. */
 struct region *cores_region(void);

@@ -23,7 +23,7 @@ static struct cost *get_table(void)
 	return expected;
 }
 
-void costs_forget(void)
+void costs_forked(void)
 {
 	if (table)
 		sys_unmap(table, COST_ENTRIES * sizeof(*table));

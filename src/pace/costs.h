@@ -85,4 +85,4 @@ void cost_resample(const struct cost_of *what);
 void cost_forget(const struct cost_of *what);
 
 /* In a forked child. */
-void costs_forget(void);
+void costs_forked(void);

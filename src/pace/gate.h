@@ -14,4 +14,4 @@ void gate_attach(struct region *region);
 void gate_renew(void);
 
 /* In a forked child: the gate belongs to no region. */
-void gate_forget(void);
+void gate_forked(void);

@@ -50,7 +50,7 @@ void joint_name(const char *path)
 	RELAXED_ADD(asked, 1);
 }
 
-void joint_forget(void)
+void joint_forked(void)
 {
 	for (unsigned i = 0; i < used; i++)
 		gang_file_forget(&joints[i].file);

@@ -20,7 +20,7 @@
  * time. */
 void joint_name(const char *path);
 
-void joint_forget(void); /* in a forked child */
+void joint_forked(void); /* in a forked child */
 
 /* Whether joint_settle may have another answer than before: some loads, and a clock's after a
  * failure. */

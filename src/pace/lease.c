@@ -149,7 +149,7 @@ void lease_return(void)
 	lease.parts = lease.part = lease.left = 0;
 }
 
-void lease_forget(void)
+void lease_forked(void)
 {
 	lease = (struct lease){.part = 0};
 	launches = 0;

@@ -30,4 +30,4 @@ void lease_take(struct meter *meter, const struct pace_work *work, uint64_t at_n
 /* Before the next launch that asks: charges the launches under the lease. */
 void lease_return(void);
 
-void lease_forget(void); /* in a forked child */
+void lease_forked(void); /* in a forked child */

@@ -142,11 +142,11 @@ void members_attach(struct region *region)
 	membership_attach(region, look_before_leaving);
 }
 
-void members_forget(void)
+void members_forked(void)
 {
 	for (unsigned device = 0; device < VGPU_DEVICES_MAX; device++)
 		members[device] = (struct member){.reached = 0};
-	membership_forget();
+	membership_forked();
 }
 
 bool member_is(struct meter *meter, int device)

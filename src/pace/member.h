@@ -14,7 +14,7 @@
 #include "meter.h"
 
 void members_attach(struct region *region);
-void members_forget(void); /* in a forked child */
+void members_forked(void); /* in a forked child */
 
 /* Whether work of the process on the meter's device goes through the gang now. */
 bool member_is(struct meter *meter, int device);

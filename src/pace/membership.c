@@ -76,13 +76,13 @@ void membership_attach(struct region *region, void (*its_look)(int device, uint6
 	joined = region;
 }
 
-void membership_forget(void)
+void membership_forked(void)
 {
 	joined = NULL;
 	for (unsigned device = 0; device < VGPU_DEVICES_MAX; device++)
 		members[device] = (struct membership){.gang = NULL};
 	present = &own;
-	joint_forget();
+	joint_forked();
 	living_at_ns = full_ns = 0;
 	count = 0;
 	said_full = false;

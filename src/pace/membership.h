@@ -19,7 +19,7 @@
 /* look: notes in its gang whether the member has work in flight. It makes no driver call that can
  * block, since a lock is held. */
 void membership_attach(struct region *region, void (*look)(int device, uint64_t now_ns));
-void membership_forget(void); /* in a forked child */
+void membership_forked(void); /* in a forked child */
 
 /* The gang of the device that it is a member of, or was last; NULL: it never was a member. */
 const struct gang *membership_gang(int device);

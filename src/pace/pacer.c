@@ -271,16 +271,16 @@ void pace_attach(struct region *region, const struct pace_quota *quotas, enum pa
 	gate_attach(region);
 }
 
-void pace_forget(void)
+void pace_forked(void)
 {
-	gate_forget();
-	cores_forget();
-	spans_forget();
-	costs_forget();
-	lease_forget();
-	sync_forget();
-	members_forget();
-	by_turn_forget();
+	gate_forked();
+	cores_forked();
+	spans_forked();
+	costs_forked();
+	lease_forked();
+	sync_forked();
+	members_forked();
+	by_turn_forked();
 }
 
 void pace_begin_exit(void)

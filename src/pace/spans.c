@@ -361,7 +361,7 @@ void spans_end_context(const void *context, span_done_fn *done)
 		__atomic_store_n(&set->context, NULL, __ATOMIC_RELEASE);
 }
 
-void spans_forget(void)
+void spans_forked(void)
 {
 	for (unsigned i = 0; i < SPAN_CONTEXTS; i++) {
 		if (sets[i])

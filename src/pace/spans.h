@@ -96,6 +96,6 @@ bool spans_any(void);
 
 /* The context and its events are gone: calls `done` for its closed spans. */
 void spans_end_context(const void *context, span_done_fn *done);
-void spans_forget(void); /* in a forked child */
+void spans_forked(void); /* in a forked child */
 
 extern const struct pace_driver *pace_driver; /* meter.c: written when the process attaches */

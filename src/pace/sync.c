@@ -41,7 +41,7 @@ void pace_end_streams(void)
 	lock_release(&ending);
 }
 
-void sync_forget(void)
+void sync_forked(void)
 {
 	lock_init(&ending);
 	last.meter = NULL;

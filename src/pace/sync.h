@@ -42,4 +42,4 @@ enum sync_state sync_since(const struct meter *meter, const struct pace_work *wo
 void sync_open_window(struct meter *meter, const struct pace_work *work, uint64_t now_ns,
 		      enum sync_state since, bool is_idle);
 
-void sync_forget(void); /* in a forked child */
+void sync_forked(void); /* in a forked child */

@@ -78,7 +78,7 @@ void pace_set_turns(const char *files, const char *socket)
 	lock_release(&joining);
 }
 
-void turns_forget(void)
+void turns_forked(void)
 {
 	for (unsigned i = 0; i < used; i++)
 		turn_forget(&turns[i]);

@@ -17,7 +17,7 @@
 #include "region.h"
 #include "turn.h"
 
-void turns_forget(void); /* in a forked child */
+void turns_forked(void); /* in a forked child */
 
 /* Gives all seats up, in the process that took them and if no other thread takes or changes one.
  * now_ns: clock_steady_ns(). */
@@ -27,7 +27,7 @@ void turns_leave(uint64_t now_ns);
 bool turns_are_possible(void);
 
 /* The device's, by CUDA ordinal; NULL: there are none. Takes the seat at the first call, which
- * waits for 0.4 s at most; a turn that was returned once stays mapped until turns_forget. */
+ * waits for 0.4 s at most; a turn that was returned once stays mapped until turns_forked. */
 struct turn *turns_of(const struct meter *meter, int device);
 
 /* The slice's account of the device; NULL where the region is lost. */

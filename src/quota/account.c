@@ -27,7 +27,7 @@ static uint64_t managed_bytes[VGPU_DEVICES_MAX]; /* granules, with reservations;
 static uint64_t managed_returns; /* atomic */
 static uint64_t changes;         /* begun: upper half; begun and not ended: lower half; atomic */
 
-void account_forget(void)
+void account_forked(void)
 {
 	changes = 0;
 	lock_init(&managed);

@@ -81,9 +81,9 @@ void account_return_spare(int device);
 struct vgpu_hami_usage account_usage(int device);
 
 /* These start the records of account.c, allocation.c and context.c over, in a forked child. */
-void account_forget(void);
-void allocations_forget(void);
-void contexts_forget(void);
+void account_forked(void);
+void allocations_forked(void);
+void contexts_forked(void);
 
 /*
  * All contexts of the device together take context_bytes. So the context whose cost was a guess
@@ -108,11 +108,11 @@ void compare_expect_nothing(int device);
 /* The charged data that NVML counts, too. */
 uint64_t compare_data(int device, const struct vgpu_hami_usage *usage);
 
-void compare_forget(void); /* in a forked child */
+void compare_forked(void); /* in a forked child */
 
 /* -- moved.c: managed memory on other GPUs than its own -- */
 
 /* The allocation, or all of the context, is gone from every GPU. */
 void moved_end(uint64_t base);
 void moved_end_context(uint64_t context);
-void moved_forget(void); /* in a forked child */
+void moved_forked(void); /* in a forked child */

@@ -27,7 +27,7 @@ static struct lock tentative = LOCK_INIT; /* held by the thread whose reservatio
 static uint64_t tentatives;               /* begun and ended; written under `tentative`, atomic */
 static uint64_t frees_in_part;            /* as account_frees_in_part says; atomic */
 
-void allocations_forget(void)
+void allocations_forked(void)
 {
 	memset(spare, 0, sizeof(spare));
 	lock_init(&tentative);

@@ -4,7 +4,7 @@
  *
  * Always: a GPU of the process has an entry in `devices` if and only if the region has the GPU and
  * the process is attached. The entries are written before `attached` is set, and then only read.
- * The caller serialises quota_attach and quota_forget.
+ * The caller serialises quota_attach and quota_forked.
  */
 #include "account.h"
 
@@ -16,7 +16,7 @@
 struct region account_region = REGION_CLOSED;
 
 static struct account_device devices[VGPU_DEVICES_MAX];
-static bool attached;        /* written by quota_attach and quota_forget */
+static bool attached;        /* written by quota_attach and quota_forked */
 static int only_device = -1; /* likewise */
 
 static uint64_t traced_limit[VGPU_DEVICES_MAX]; /* of devices of the region; atomic */
@@ -114,20 +114,20 @@ int quota_attach(const struct slice *slice, const struct quota_gpu *gpus, unsign
 	return 0;
 }
 
-void quota_forget(void)
+void quota_forked(void)
 {
 	attached = false;
 	memset(traced_limit, 0, sizeof(traced_limit));
 	memset(devices, 0, sizeof(devices));
 	region_forget(&account_region);
-	account_forget();
-	allocations_forget();
-	contexts_forget();
-	compare_forget();
-	quota_pools_forget();
-	holdings_forget();
-	blocks_forget();
-	moved_forget();
+	account_forked();
+	allocations_forked();
+	contexts_forked();
+	compare_forked();
+	quota_pools_forked();
+	holdings_forked();
+	blocks_forked();
+	moved_forked();
 }
 
 bool quota_attached(void)

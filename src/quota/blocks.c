@@ -211,7 +211,7 @@ void blocks_remove_context(uint64_t context, uint64_t *ret_bytes, uint64_t *ret_
 	*ret_managed_bytes = sweep.managed_bytes;
 }
 
-void blocks_forget(void)
+void blocks_forked(void)
 {
 	lock_init(&lock);
 	table_clear(&granules);

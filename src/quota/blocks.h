@@ -64,4 +64,4 @@ static inline uint64_t blocks_span(const struct block *block)
 	return (last - block->address / GRANULE_BYTES + 1) * GRANULE_BYTES;
 }
 
-void blocks_forget(void); /* all, without a lock: for the forked child */
+void blocks_forked(void); /* all, without a lock: for the forked child */

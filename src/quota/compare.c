@@ -67,7 +67,7 @@ static uint64_t seen_bytes[VGPU_DEVICES_MAX];  /* NVML's last figure without con
 
 static uint64_t traced_bytes[VGPU_DEVICES_MAX]; /* NVML's figure in the last entry; atomic */
 
-void compare_forget(void)
+void compare_forked(void)
 {
 	memset(traced_bytes, 0, sizeof(traced_bytes));
 	lock_init(&expecting);

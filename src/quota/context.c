@@ -43,7 +43,7 @@ static unsigned all_living;                /* their sum; under `lock` */
 static uint64_t last_ended[ENDED_MAX];     /* the last contexts that ended, in turn; under `lock` */
 static uint64_t ends;                      /* how many have; written under `lock`, atomic */
 
-void contexts_forget(void)
+void contexts_forked(void)
 {
 	lock_init(&lock);
 	memset(records, 0, sizeof(records));

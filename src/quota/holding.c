@@ -34,7 +34,7 @@ static uint32_t serials;      /* of entries and mappings; under `lock` */
 static struct table mappings; /* address to handle (context) and serial; under `lock` */
 static struct table bindings; /* place to handle (context) and owner (amount); under `lock` */
 
-void holdings_forget(void)
+void holdings_forked(void)
 {
 	lock_init(&lock);
 	for (unsigned kind = 0; kind < HOLDING_KINDS; kind++) {
@@ -43,7 +43,7 @@ void holdings_forget(void)
 	}
 	table_clear(&mappings);
 	table_clear(&bindings);
-	small_forget();
+	small_forked();
 }
 
 /* -- charging ---------------------------------------------------------------------------------- */

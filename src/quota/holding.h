@@ -119,4 +119,4 @@ uint64_t holdings_doubt(int device);
 void holdings_lower(int device, uint64_t bytes);
 
 void holdings_end_context(uint64_t context);
-void holdings_forget(void); /* in a forked child */
+void holdings_forked(void); /* in a forked child */

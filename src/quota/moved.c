@@ -35,7 +35,7 @@ struct range {
 	uint64_t first, end; /* granules */
 };
 
-void moved_forget(void)
+void moved_forked(void)
 {
 	lock_init(&lock);
 	table_clear(&moves);

@@ -49,7 +49,7 @@ static uint64_t managed_left[VGPU_DEVICES_MAX]; /* under `lock` */
 
 static uint64_t tried_ever[VGPU_DEVICES_MAX]; /* the sum of all tries; under `lock` */
 
-void quota_pools_forget(void)
+void quota_pools_forked(void)
 {
 	lock_init(&lock);
 	count = 0;

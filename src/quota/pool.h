@@ -101,4 +101,4 @@ uint64_t pool_spare_charge(int device);
  * ret_ever: the sum of all tries so far. */
 uint64_t pool_tried(int device, uint64_t *ret_ever);
 
-void quota_pools_forget(void); /* in a forked child */
+void quota_pools_forked(void); /* in a forked child */

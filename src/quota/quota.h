@@ -17,7 +17,7 @@
  * handle.
  *
  * Devices are CUDA ordinals of this process; the slice knows them by UUID. Between quota_attach and
- * quota_forget everything is thread-safe. A thread takes a lock of this component before one of the
+ * quota_forked everything is thread-safe. A thread takes a lock of this component before one of the
  * region. No thread holds two locks of tables of this component, except that the lock of moved.c
  * may be held while the lock of account.c is taken.
  */
@@ -48,7 +48,7 @@ int quota_attach(const struct slice *slice, const struct quota_gpu *gpus, unsign
 
 /* In a forked child: nothing of the parent's is held or known any more, and nothing of it touched.
  */
-void quota_forget(void);
+void quota_forked(void);
 
 bool quota_attached(void);
 

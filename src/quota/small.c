@@ -36,7 +36,7 @@ struct heap {
 
 static struct heap heaps[HEAPS_MAX];
 
-void small_forget(void)
+void small_forked(void)
 {
 	memset(heaps, 0, sizeof(heaps));
 }

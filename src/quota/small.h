@@ -20,4 +20,4 @@ uint64_t small_doubt(int device);
 /* Lowers the charge by so many bytes, at most by small_doubt. */
 void small_lower(int device, uint64_t bytes);
 
-void small_forget(void); /* in a forked child */
+void small_forked(void); /* in a forked child */

@@ -32,7 +32,7 @@ static uint64_t steady_without(long number)
 
 	failing = number;
 	sys_fault = refuse;
-	clock_forget();
+	clock_forked();
 	ns = clock_steady_ns();
 	sys_fault = NULL;
 	return ns;
@@ -54,7 +54,7 @@ UNIT_TEST(test_without)
 
 	assert_in_range(steady_without(SYS_openat), raw, raw + LONG_NS);
 	assert_in_range(steady_without(SYS_uname), slewed, slewed + LONG_NS);
-	clock_forget();
+	clock_forked();
 }
 
 /* What a child reads that has booted so much earlier, or later. 0: it cannot be made. */
@@ -71,7 +71,7 @@ static uint64_t steady_elsewhere(const char *offsets)
 		if (fd < 0 || write(fd, offsets, strlen(offsets)) < 0)
 			_exit(1);
 		if (fork() == 0) {
-			clock_forget();
+			clock_forked();
 			ns = clock_steady_ns();
 			_exit(write(result[1], &ns, sizeof(ns)) != (ssize_t)sizeof(ns));
 		}
@@ -91,7 +91,7 @@ UNIT_TEST(test_namespaces)
 	static const char *const offsets[] = {"monotonic 864000 5\n", "monotonic 1 999999999\n",
 					      "monotonic -1 1\n", "boottime 1000 0\n"};
 
-	clock_forget();
+	clock_forked();
 	for (unsigned i = 0; i < sizeof(offsets) / sizeof(*offsets); i++) {
 		uint64_t here = clock_steady_ns(), there = steady_elsewhere(offsets[i]);
 

@@ -70,7 +70,7 @@ static void join(const struct tenant *tenant)
 	region.file->turn[0].cores_most = region.file->turn[1].cores_most = tenant->most;
 	for (int i = 0; i < VGPU_DEVICES_MAX; i++)
 		quotas[i] = (struct pace_quota){.index = i < DEVICES ? i : -1};
-	pace_forget();
+	pace_forked();
 	pace_set_turns(tenant->is_blind ? "" : here.dir, "");
 	pace_attach(&region, quotas, PACE_RULE_SWITCH, &fake_driver);
 }

@@ -26,7 +26,7 @@ static void learn(struct cost_of what, uint64_t ns, bool lean_low)
 static int anew(void **state)
 {
 	(void)state;
-	costs_forget();
+	costs_forked();
 	return 0;
 }
 
@@ -175,10 +175,10 @@ UNIT_TEST(test_forget)
 	cost_forget(&one);
 	assert_true(known(one) == COST_UNKNOWN);
 	assert_true(known(other) == MS);
-	costs_forget();
+	costs_forked();
 	assert_true(known(other) == COST_UNKNOWN);
-	costs_forget();
-	costs_forget();
+	costs_forked();
+	costs_forked();
 }
 
 /* What was updated costs what it did until it is measured: then that alone. */

@@ -430,7 +430,7 @@ UNUSED static void joined_with(const struct pace_quota *given, unsigned region_p
 		if (i >= DEVICES)
 			quotas[i].index = -1;
 	}
-	pace_forget();
+	pace_forked();
 	pace_attach(&region, quotas, rule, &fake_driver);
 }
 
@@ -444,7 +444,7 @@ UNUSED static void joined(unsigned cores_pct)
 
 UNUSED static void left(void)
 {
-	pace_forget();
+	pace_forked();
 	region_close(&region);
 	then_ns = UINT64_MAX;
 }

@@ -36,14 +36,14 @@ static int begin(void **state)
 	region = (struct region)REGION_CLOSED;
 	claim(&region);
 	hami = &region.file->hami;
-	pace_forget();
+	pace_forked();
 	attach(&region);
 	return 0;
 }
 
 static int end(void **state)
 {
-	pace_forget();
+	pace_forked();
 	region_close(&region);
 	return place_remove(state);
 }
@@ -66,7 +66,7 @@ static int launch(void)
 
 UNIT_TEST(test_nobodys)
 {
-	pace_forget();
+	pace_forked();
 	for (int i = 0; i < LAUNCHES; i++) {
 		assert_false(pace_is_open());
 		assert_int_equal(pace_check_monitor(), 0);
@@ -88,7 +88,7 @@ static unsigned let_through(void)
 
 UNIT_TEST(test_of_no_slice)
 {
-	pace_forget();
+	pace_forked();
 	pace_open();
 	assert_true(let_through() > LAUNCHES / 2);
 }
@@ -345,7 +345,7 @@ UNIT_TEST(test_onlooker)
 	struct region view = REGION_CLOSED;
 	struct fault fault;
 
-	pace_forget();
+	pace_forked();
 	assert_int_equal(region_view(here.path, &view, &fault), 0);
 	attach(&view);
 	POKE(hami->recent_kernel, -1);
@@ -357,7 +357,7 @@ UNIT_TEST(test_onlooker)
 static void in_child(void *arg)
 {
 	(void)arg;
-	pace_forget();
+	pace_forked();
 	region_forget(&region);
 	for (int i = 0; i < LAUNCHES; i++)
 		CHECK(!pace_is_open() && pace_check_monitor() == 0);

@@ -161,7 +161,7 @@ static uint64_t longest_of(unsigned launches, int64_t level_ns)
 	static const uint64_t lengths[] = {480000, 240000, 100000};
 	uint64_t before;
 
-	lease_forget();
+	lease_forked();
 	leased_at(0, launches, BUCKET_FULL_NS);
 	do {
 		before = fake.leased;
@@ -281,7 +281,7 @@ UNIT_TEST(test_forgotten)
 {
 	joined_and_known(99);
 	until_leased();
-	pace_forget();
+	pace_forked();
 	assert_false(pace_has_lease());
 	lease_return();
 }

@@ -25,7 +25,7 @@ static void run(void *arg)
 	region.file->hami.sm_limit[0] = process->quota;
 	for (int i = 0; i < VGPU_DEVICES_MAX; i++)
 		quotas[i] = (struct pace_quota){.index = i < DEVICES ? i : -1};
-	pace_forget();
+	pace_forked();
 	pace_attach(&region, quotas, PACE_RULE_SWITCH, &fake_driver);
 	while (time_ns < until_ns) {
 		chance = chance_after(chance);

@@ -70,14 +70,14 @@ static int begin(void **state)
 	is_over = false;
 	settled = lost = 0;
 	pace_driver = &driver;
-	spans_forget();
+	spans_forked();
 	return 0;
 }
 
 static int end(void **state)
 {
 	(void)state;
-	spans_forget();
+	spans_forked();
 	return 0;
 }
 

@@ -345,7 +345,7 @@ static void join_slice(void)
 	region.file->hami.sm_limit[0] = program->quota;
 	for (int i = 0; i < VGPU_DEVICES_MAX; i++)
 		quotas[i] = (struct pace_quota){.index = i ? -1 : 0};
-	pace_forget();
+	pace_forked();
 	pace_attach(&region, quotas, PACE_RULE_SWITCH, &driver);
 }
 
@@ -383,7 +383,7 @@ static double share_of(const struct program *it)
 	go_on();
 	for (unsigned i = 0; i < it->threads; i++)
 		pthread_join(threads[i], NULL);
-	pace_forget();
+	pace_forked();
 	region_close(&region);
 	harness_note("%u threads: %.2f of %u, lowest %.1f ms", it->threads, share, it->quota,
 		     (double)lowest_ns / MS);

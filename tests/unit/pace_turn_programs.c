@@ -68,7 +68,7 @@ static void run(void *arg)
 
 	many_begin();
 	snprintf(path, sizeof(path), "%s/region.%u", here.dir, slice);
-	pace_forget();
+	pace_forked();
 	pace_set_turns(here.dir, "");
 	attach(path, group->slice[slice].quota);
 	shared->busy_ns[self] = run_program(&group->program[process], FIRST_NS + group->warm_ns,

@@ -22,7 +22,7 @@ UNIT_TEST_AROUND(test_attach, slice_make, slice_remove)
 	assert_false(quota_has_device(VGPU_DEVICES_MAX));
 	assert_int_equal(quota_limit(0), GIB);
 	assert_int_equal(quota_used(0), 0);
-	quota_forget();
+	quota_forked();
 	assert_false(quota_attached());
 	assert_false(quota_has_device(0));
 	elsewhere = quota_slice;
@@ -44,7 +44,7 @@ UNIT_TEST_AROUND(test_attach_keeps_the_stricter, slice_make, slice_remove)
 	attach(GIB);
 	assert_int_equal(quota_limit(0), 64 * MIB);
 	assert_int_equal(quota_limit(1), GIB); /* appended */
-	quota_forget();
+	quota_forked();
 	attach(16 * MIB);
 	assert_int_equal(quota_limit(0), 16 * MIB);
 	region_close(&other);

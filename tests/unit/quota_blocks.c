@@ -39,7 +39,7 @@ static uint64_t leave(uint64_t address)
 static int forget(void **state)
 {
 	(void)state;
-	blocks_forget();
+	blocks_forked();
 	return 0;
 }
 

@@ -38,7 +38,7 @@ UNUSED static int slice_make(void **state)
 UNUSED static int slice_remove(void **state)
 {
 	(void)state;
-	quota_forget();
+	quota_forked();
 	unlink(quota_slice.region_path);
 	rmdir(quota_dir);
 	return 0;
@@ -64,7 +64,7 @@ UNUSED static void attach(uint64_t limit_bytes)
 /* The same, with a new region, for a test that is attached. */
 UNUSED static void attach_anew(uint64_t limit_bytes)
 {
-	quota_forget();
+	quota_forked();
 	unlink(quota_slice.region_path);
 	attach(limit_bytes);
 }
@@ -114,7 +114,7 @@ UNUSED static void assert_in_child(int (*child)(void))
 
 	if (pid == 0) {
 		alarm(100);
-		quota_forget();
+		quota_forked();
 		_exit(child());
 	}
 	assert_int_equal(waitpid(pid, &status, 0), pid);

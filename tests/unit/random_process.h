@@ -77,6 +77,6 @@ static void attach(const char *path, unsigned quota)
 	region.file->hami.sm_limit[0] = quota;
 	for (int i = 0; i < VGPU_DEVICES_MAX; i++)
 		quotas[i] = (struct pace_quota){.index = i < DEVICES ? i : -1};
-	pace_forget();
+	pace_forked();
 	pace_attach(&region, quotas, PACE_RULE_SWITCH, &fake_driver);
 }

@@ -18,7 +18,7 @@
 static struct lock lock = LOCK_INIT; /* held while an event is recorded */
 static unsigned going_on;            /* atomic; raised under `lock` */
 
-void capture_forget(void)
+void capture_forked(void)
 {
 	lock_init(&lock);
 	going_on = 0;

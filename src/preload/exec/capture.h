@@ -21,4 +21,4 @@ bool capture_any(void);
  * default stream while a capture forbids its use. */
 bool capture_has(CUstream stream, bool per_thread);
 
-void capture_forget(void); /* in a forked child */
+void capture_forked(void); /* in a forked child */

@@ -185,11 +185,11 @@ static void attach(void)
 	lock_release(&attaching);
 }
 
-void launch_forget(void)
+void launch_forked(void)
 {
 	lock_init(&attaching);
 	lock_init(&naming);
-	pace_forget();
+	pace_forked();
 }
 
 static CUresult lose(void)

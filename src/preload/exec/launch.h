@@ -65,7 +65,7 @@ struct cost_of launch_of_graph(CUgraphExec graph);
 /* Gives the pacer the slice's policy for gangs, which may have changed. */
 void launch_set_gang(void);
 
-void launch_forget(void); /* in a forked child */
+void launch_forked(void); /* in a forked child */
 
 /*
  * Defines a hook `name` and a function `name`_held. Where no launch is held back, the hook tests a

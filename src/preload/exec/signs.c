@@ -155,7 +155,7 @@ void signs_name_as(const void *function, const void *kernel)
 	know(function, signs_is_collective(launch_name(kernel)));
 }
 
-void signs_forget(void)
+void signs_forked(void)
 {
 	seen = 0;
 	if (any)

@@ -29,4 +29,4 @@ bool signs_is_collective(uint64_t function);
  * is a collective. */
 bool signs_launch(int device, uint64_t function);
 
-void signs_forget(void); /* in a forked child */
+void signs_forked(void); /* in a forked child */

@@ -64,7 +64,7 @@ void exit_follow(void)
 		quota_begin_exit();
 }
 
-void exit_forget(void)
+void exit_forked(void)
 {
 	begun = false;
 }

@@ -5,4 +5,4 @@
 void exit_follow(void);
 
 /* In a forked child: an exit that the parent has begun does not concern the child. */
-void exit_forget(void);
+void exit_forked(void);

@@ -162,7 +162,7 @@ static void fill_originals(enum hook_origin origin)
 	lock_release(&filling);
 }
 
-void hooks_forget(void)
+void hooks_forked(void)
 {
 	lock_init(&filling);
 }

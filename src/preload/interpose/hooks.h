@@ -31,7 +31,7 @@ const struct hook *hook_of_pointer(enum hook_origin origin, const void *original
 void *hook_original(const struct hook *hook);
 
 /* In a forked child: releases the lock. An index that was half filled is filled again. */
-void hooks_forget(void);
+void hooks_forked(void);
 
 /* The hooks, which the library exports. */
 #define EXPORT                                      __attribute__((visibility("default")))

@@ -23,7 +23,7 @@ static struct lock reading = LOCK_INIT; /* a thread never waits for it: lock_try
 static uint64_t looked_ns;              /* atomic */
 static uint64_t stamp;                  /* under `reading`; 0: no thread has looked yet */
 
-void policy_reload_forget(void)
+void policy_reload_forked(void)
 {
 	lock_init(&reading);
 	looked_ns = 0;

@@ -10,4 +10,4 @@ void policy_reload_look(void);
 
 #define LIMITS_NS ((uint64_t)50000000)
 
-void policy_reload_forget(void); /* in a forked child */
+void policy_reload_forked(void); /* in a forked child */

@@ -65,31 +65,31 @@ static void refuse(const struct fault *fault)
 
 static void forget_parent(void)
 {
-	exit_forget();
-	clock_forget();
+	exit_forked();
+	clock_forked();
 	lock_init(&changing);
-	context_making_forget();
-	visible_devices_forget();
-	hooks_forget();
-	cuda_forget();
-	nvml_forget();
-	nvml_devices_forget();
-	view_forget();
-	green_forget();
-	share_forget();
-	graphs_forget();
-	pools_forget();
-	async_alloc_forget();
-	async_free_forget();
-	deferred_forget();
-	capture_forget();
-	launch_forget();
-	policy_reload_forget();
-	local_forget();
-	signs_forget();
-	reconcile_forget();
-	self_forget();
-	quota_forget();
+	context_making_forked();
+	visible_devices_forked();
+	hooks_forked();
+	cuda_forked();
+	nvml_forked();
+	nvml_devices_forked();
+	view_forked();
+	green_forked();
+	share_forked();
+	graphs_forked();
+	pools_forked();
+	async_alloc_forked();
+	async_free_forked();
+	deferred_forked();
+	capture_forked();
+	launch_forked();
+	policy_reload_forked();
+	local_forked();
+	signs_forked();
+	reconcile_forked();
+	self_forked();
+	quota_forked();
 }
 
 /* pthread_atfork, under the name that every glibc since 2.3.2 exports from libc itself. */

@@ -217,7 +217,7 @@ void visible_devices_end(bool initialised)
 	lock_release(&editing);
 }
 
-void visible_devices_forget(void)
+void visible_devices_forked(void)
 {
 	lock_init(&editing);
 	if (callers > 0)

@@ -9,4 +9,4 @@ bool visible_devices_begin(void);
 void visible_devices_end(bool initialised);
 
 /* In a forked child: the environment is the application's own again. */
-void visible_devices_forget(void);
+void visible_devices_forked(void);

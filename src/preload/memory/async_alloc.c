@@ -151,7 +151,7 @@ struct taking {
 
 static struct lock trying = LOCK_INIT; /* held by the thread whose allocation is tentative */
 
-void async_alloc_forget(void)
+void async_alloc_forked(void)
 {
 	lock_init(&trying);
 }

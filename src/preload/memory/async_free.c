@@ -48,7 +48,7 @@ static unsigned count; /* written under `lock`, read without */
  * thread's. 0: free; atomic. */
 static uintptr_t freed_in[STREAMS];
 
-void async_free_forget(void)
+void async_free_forked(void)
 {
 	lock_init(&lock);
 	count = 0;

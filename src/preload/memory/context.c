@@ -64,7 +64,7 @@ static unsigned settled;              /* contexts counted so far; under context_
 static CUcontext primary[VGPU_DEVICES_MAX]; /* the handle, once retained; written under
 					       context_making_lock */
 
-void context_making_forget(void)
+void context_making_forked(void)
 {
 	lock_init(&context_making_lock);
 	context_making_thread = 0;

@@ -32,7 +32,7 @@ static struct lock lock = LOCK_INIT;
 static struct deferred list[MOST]; /* under `lock`, the oldest first */
 static unsigned count;             /* written under `lock`, read without */
 
-void deferred_forget(void)
+void deferred_forked(void)
 {
 	lock_init(&lock);
 	count = 0;

@@ -20,4 +20,4 @@ void deferred_poll(void);
 /* The context has ended, and its memory with it. */
 void deferred_end_context(CUcontext context);
 
-void deferred_forget(void); /* in a forked child */
+void deferred_forked(void); /* in a forked child */

@@ -60,7 +60,7 @@ static uint32_t serials;                   /* of calls that export; under `lock`
 static struct import imports[IMPORTS_MAX]; /* under `lock` */
 static unsigned import_count;              /* written under `lock`, read without */
 
-void share_forget(void)
+void share_forked(void)
 {
 	lock_init(&lock);
 	export_count = 0;

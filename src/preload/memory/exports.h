@@ -108,4 +108,4 @@ void share_end_imports_of(CUcontext context);
  * import ends. */
 void share_imported_in(CUcontext context, uint64_t ends_before);
 
-void share_forget(void); /* in a forked child */
+void share_forked(void); /* in a forked child */

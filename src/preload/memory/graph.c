@@ -32,7 +32,7 @@ static size_t need_count;  /* its entries; written under `lock`, read without */
 static uint32_t trims;     /* how often graph memory was trimmed, or turned out short; likewise */
 static unsigned devices;   /* a bit for each device on which a graph needs memory; likewise */
 
-void graphs_forget(void)
+void graphs_forked(void)
 {
 	lock_init(&lock);
 	table_clear(&needs);

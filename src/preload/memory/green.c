@@ -23,7 +23,7 @@
 
 static bool any; /* the application has made a green context; atomic */
 
-void green_forget(void)
+void green_forked(void)
 {
 	any = false;
 }

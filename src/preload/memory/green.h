@@ -7,4 +7,4 @@
  * is the device's primary context (seen with driver 580: memory outlives the green context). */
 CUcontext green_owner(CUcontext context, CUdevice device);
 
-void green_forget(void); /* in a forked child */
+void green_forked(void); /* in a forked child */

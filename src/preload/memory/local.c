@@ -45,7 +45,7 @@ static struct {
 	uint64_t bytes;    /* for each thread, taken or reserved */
 } known[CONTEXTS_MAX];     /* under `lock` */
 
-void local_forget(void)
+void local_forked(void)
 {
 	lock_init(&lock);
 	for (unsigned i = 0; i < CONTEXTS_MAX; i++)

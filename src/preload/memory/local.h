@@ -24,4 +24,4 @@ CUresult local_of_launch(const void *handle, CUstream stream);
 void local_of_stacks(uint64_t bytes);
 
 void local_end_context(CUcontext context);
-void local_forget(void); /* in a forked child */
+void local_forked(void); /* in a forked child */

@@ -31,7 +31,7 @@ void pools_note_free(void)
 		__atomic_store_n(&looks_left, LOOKS, __ATOMIC_RELAXED);
 }
 
-void pools_forget(void)
+void pools_forked(void)
 {
 	looks_left = 0;
 	lookers = 0;

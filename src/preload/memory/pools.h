@@ -59,8 +59,8 @@ void pools_note_free(void);
  * release thresholds then. */
 void pools_synchronised(void);
 
-void pools_forget(void); /* in a forked child */
-void async_alloc_forget(void);
+void pools_forked(void); /* in a forked child */
+void async_alloc_forked(void);
 
 /* async_free.c: memory of a pool was freed in the stream. When the stream is synchronised, the
  * pools' figures are read. */
@@ -70,8 +70,8 @@ void async_free_end_context(CUcontext context);
 /* async_free.c: NVML counts `bytes` less than the accounts. Whether memory that streams had yet to
  * free explains some of them, and has been refunded. */
 bool async_free_found_gone(CUdevice device, uint64_t bytes);
-void async_free_forget(void); /* in a forked child */
+void async_free_forked(void); /* in a forked child */
 
 /* graph.c: has the driver give back the device's graph memory. */
 CUresult graphs_trim(CUdevice device);
-void graphs_forget(void); /* in a forked child */
+void graphs_forked(void); /* in a forked child */

@@ -76,7 +76,7 @@ static int look(CUdevice device, struct quota_ticket *ret_ticket, uint64_t *ret_
 	return error;
 }
 
-void reconcile_forget(void)
+void reconcile_forked(void)
 {
 	lock_init(&comparing);
 	resting = false;

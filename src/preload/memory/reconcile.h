@@ -18,4 +18,4 @@ void reconcile_at_rest(CUdevice device);
 /* Makes a reconciliation due in 10 ms at the latest. reconcile_books then makes it. */
 void reconcile_soon(CUdevice device);
 
-void reconcile_forget(void); /* in a forked child */
+void reconcile_forked(void); /* in a forked child */

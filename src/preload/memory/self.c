@@ -24,7 +24,7 @@
 
 static unsigned tries; /* only the thread that reconciles uses it */
 
-void self_forget(void)
+void self_forked(void)
 {
 	tries = 0;
 }

@@ -11,4 +11,4 @@
  */
 bool self_find(CUdevice device, bool listed);
 
-void self_forget(void); /* in a forked child */
+void self_forked(void); /* in a forked child */

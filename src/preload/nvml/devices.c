@@ -52,7 +52,7 @@ static bool narrows(void)
 	return nvml_shows_slice() && slice_narrows(state_slice());
 }
 
-void nvml_devices_forget(void)
+void nvml_devices_forked(void)
 {
 	lock_init(&tables_lock);
 	memset(tables, 0, sizeof(tables));

@@ -15,4 +15,4 @@ bool nvml_shows_slice(void);
 /* The device's UUID, "GPU-…" or "MIG-…". False: NVML does not say. */
 bool nvml_device_uuid(nvmlDevice_t device, char uuid[VGPU_UUID_LEN]);
 
-void nvml_devices_forget(void); /* in a forked child: the next query makes the tables again */
+void nvml_devices_forked(void); /* in a forked child: the next query makes the tables again */

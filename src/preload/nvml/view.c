@@ -23,7 +23,7 @@ static struct region *open_view(void)
 	return open ? &view : NULL;
 }
 
-void view_forget(void)
+void view_forked(void)
 {
 	lock_init(&opening);
 	region_forget(&view);

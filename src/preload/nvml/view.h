@@ -16,4 +16,4 @@ bool view_memory(const char *uuid, uint64_t *ret_limit, uint64_t *ret_used);
  * are 0). Returns how many there are; 0 also if there is no slice. */
 unsigned view_processes(const char *uuid, struct region_process ret_processes[VGPU_SLOTS_MAX]);
 
-void view_forget(void); /* in a forked child: the next query opens the region again */
+void view_forked(void); /* in a forked child: the next query opens the region again */
