@@ -108,25 +108,25 @@ uint64_t backlog_ahead_ns(const struct backlog *backlog, uint64_t now_ns)
 	return until_ns > now_ns ? until_ns - now_ns : 0;
 }
 
-void backlog_is_busy_after_all(struct backlog *backlog, uint64_t now_ns)
+void backlog_set_busy(struct backlog *backlog, uint64_t now_ns)
 {
 	no_sooner(&backlog->busy_until, now_ns);
 	no_sooner(&backlog->due, now_ns);
 }
 
-void backlog_is_busy_while_due(struct backlog *backlog, uint64_t now_ns)
+void backlog_extend_to_due(struct backlog *backlog, uint64_t now_ns)
 {
 	uint64_t due_ns = RELAXED_LOAD(backlog->due);
 
 	no_sooner(&backlog->busy_until, due_ns < now_ns ? due_ns : now_ns);
 }
 
-void backlog_is_behind(struct backlog *backlog, int64_t sure, uint64_t now_ns)
+void backlog_extend_after(struct backlog *backlog, int64_t sure, uint64_t now_ns)
 {
 	no_sooner(&backlog->busy_until, now_ns + (uint64_t)(RELAXED_LOAD(backlog->sure) - sure));
 }
 
-void backlog_is_idle_after_all(struct backlog *backlog, uint64_t now_ns)
+void backlog_set_idle(struct backlog *backlog, uint64_t now_ns)
 {
 	no_later(&backlog->busy_until, now_ns);
 	no_later(&backlog->due, now_ns);

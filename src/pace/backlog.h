@@ -49,14 +49,14 @@ void backlog_correct(struct backlog *backlog, int64_t more_ns);
 /* Whether all submitted work should have finished by now, by its costs. The next two functions
  * correct the backlog: the device was found busy, or idle, against that estimate. */
 bool backlog_is_idle(const struct backlog *backlog, uint64_t now_ns);
-void backlog_is_busy_after_all(struct backlog *backlog, uint64_t now_ns);
-void backlog_is_idle_after_all(struct backlog *backlog, uint64_t now_ns);
+void backlog_set_busy(struct backlog *backlog, uint64_t now_ns);
+void backlog_set_idle(struct backlog *backlog, uint64_t now_ns);
 /* The device was not idle a moment ago: it counts as busy until `due` or now_ns, whichever is
  * earlier. */
-void backlog_is_busy_while_due(struct backlog *backlog, uint64_t now_ns);
+void backlog_extend_to_due(struct backlog *backlog, uint64_t now_ns);
 /* The device has not reached the work that was submitted after `sure` had the given value. Overdue
  * work stays overdue: `due` does not change, and may be earlier than busy_until. */
-void backlog_is_behind(struct backlog *backlog, int64_t sure, uint64_t now_ns);
+void backlog_extend_after(struct backlog *backlog, int64_t sure, uint64_t now_ns);
 
 /* How long the device will certainly be busy from now, ns. */
 uint64_t backlog_ahead_ns(const struct backlog *backlog, uint64_t now_ns);

@@ -191,7 +191,7 @@ static void begin_shared(struct meter *meter, struct by_turn *by, struct turn *t
 	if (ahead_ns)
 		turn_submitted(turn, now_ns + ahead_ns, now_ns);
 	if (turns_note(work->device, true))
-		gate_renew();
+		gate_recheck();
 }
 
 /* is_over: no other slice is present, so the bucket enforces the quota for the whole slice. */
@@ -214,7 +214,7 @@ static void end_shared(struct meter *meter, struct by_turn *by, int device, bool
 	if (due > now_ns)
 		meter_charge(meter, due - now_ns, 0, now_ns);
 	if (turns_note(device, false))
-		gate_renew();
+		gate_recheck();
 }
 
 bool by_turn_is(struct meter *meter, int device)

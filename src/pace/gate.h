@@ -11,7 +11,7 @@ bool gate_is_at(const struct region *region);
 void gate_attach(struct region *region);
 
 /* Checks whether launches have to ask, without waiting for the next tick of the clock. */
-void gate_renew(void);
+void gate_recheck(void);
 
 /* In a forked child: the gate belongs to no region. */
 void gate_forked(void);

@@ -49,6 +49,6 @@ bool meter_is_busy(struct meter *meter, const struct pace_work *work, uint64_t n
 	bool busy = pace_driver->is_busy(work);
 
 	if (busy && !meter_stalls(meter, now_ns) && backlog_is_idle(&meter->backlog, now_ns))
-		backlog_is_busy_after_all(&meter->backlog, now_ns);
+		backlog_set_busy(&meter->backlog, now_ns);
 	return busy;
 }

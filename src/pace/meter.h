@@ -65,18 +65,18 @@ struct meter {
 	uint64_t unexplained_at_ns; /* when unexplained_ns was last changed */
 	int32_t entered;            /* launches inside the driver's call */
 	int32_t idle_waits;         /* above 0: most waits are for all work on the device */
-	int32_t rounds;      /* waits that ended without success, whose work has not finished */
+	int32_t timeouts;    /* waits that ended without success, whose work has not finished */
 	int32_t awaited;     /* so many further launches go at once: a kernel may wait for them */
 	int32_t given_up;    /* spans that were given up and have not finished (overdue.c) */
 	int32_t stuck;       /* given_up, and the spans of kernels that wait for launches */
 	uint32_t scale;      /* learned costs are multiplied by scale / 65536 (window.c) */
 	uint32_t neighbours; /* 0: none have work; else probes until that is no longer assumed */
 	struct pace_quota quota;
-	bool ganged;   /* launches go by a gang, and take no turns */
-	bool limited;  /* the last launch had a limit */
-	bool futile;   /* a launch waited for a span, and no span has finished since then */
-	bool fenced;   /* the last attempt to open a window of all streams succeeded */
-	bool was_busy; /* what the driver answered at asked_at_ns */
+	bool ganged;      /* launches go by a gang, and take no turns */
+	bool limited;     /* the last launch had a limit */
+	bool no_progress; /* a launch waited for a span, and no span has finished since then */
+	bool fenced;      /* the last attempt to open a window of all streams succeeded */
+	bool was_busy;    /* what the driver answered at asked_at_ns */
 };
 
 /* now_ns - then_ns, or 0 if then_ns is later: another thread may have read the clock later. */

@@ -47,7 +47,7 @@ static void probe(struct meter *meter, const struct pace_work *work, uint64_t no
 	span_drop(span);
 }
 
-void others_look(struct meter *meter, const struct pace_work *work, uint64_t now_ns, bool idle)
+void others_probe(struct meter *meter, const struct pace_work *work, uint64_t now_ns, bool idle)
 {
 	if (idle)
 		probe(meter, work, now_ns);

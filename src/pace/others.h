@@ -4,4 +4,4 @@
 #include "meter.h"
 
 /* Before a launch. idle: the process has no work on the device. Looks now and then only. */
-void others_look(struct meter *meter, const struct pace_work *work, uint64_t now_ns, bool idle);
+void others_probe(struct meter *meter, const struct pace_work *work, uint64_t now_ns, bool idle);

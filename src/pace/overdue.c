@@ -55,7 +55,7 @@ static void give_up(struct meter *meter, const struct pace_work *work, uint64_t 
 	prepay(meter, (int64_t)waited_ns);
 	count = spans_give_up(work->context, overdue_ns, waited_ns);
 	if (!count && RELAXED_LOAD(meter->given_up) >= before) {
-		RELAXED_STORE(meter->futile, true);
+		RELAXED_STORE(meter->no_progress, true);
 		prepay(meter, -(int64_t)waited_ns);
 		return;
 	}
@@ -64,35 +64,35 @@ static void give_up(struct meter *meter, const struct pace_work *work, uint64_t 
 		return;
 	RELAXED_ADD(meter->given_up, (int32_t)count);
 	RELAXED_ADD(meter->stuck, (int32_t)count);
-	RELAXED_ADD(meter->rounds, 1);
+	RELAXED_ADD(meter->timeouts, 1);
 }
 
 /* Work that was due by the returned time is overdue at now_ns. */
 static uint64_t overdue_at(const struct meter *meter, uint64_t now_ns)
 {
-	bool behind =
+	bool after_known =
 		meter_others(meter) || meter_stalls(meter, now_ns) || meter_is_mixed(meter, now_ns);
 
-	return now_ns - (behind ? OVERDUE_BEHIND_NS : OVERDUE_NS);
+	return now_ns - (after_known ? OVERDUE_BEHIND_NS : OVERDUE_NS);
 }
 
 /* Whether the work of unknown cost has not begun, because known work is before it. False while a
  * kernel in flight may wait for launches. */
 static bool is_behind(const struct meter *meter, const struct spans_left *left)
 {
-	return left->behind && RELAXED_LOAD(meter->stuck) <= 0;
+	return left->after_known && RELAXED_LOAD(meter->stuck) <= 0;
 }
 
 /* How long a launch waits. The time doubles for each wait that ended without success and whose work
  * has not finished. A kernel may well wait for the next launch, but hardly for the third. */
 static uint64_t patience(const struct meter *meter, const struct spans_left *left)
 {
-	int32_t rounds = RELAXED_LOAD(meter->rounds);
-	uint64_t ns = RELAXED_LOAD(meter->patience_ns) << (rounds < 0   ? 0
-							   : rounds > 8 ? 8
-									: rounds);
+	int32_t timeouts = RELAXED_LOAD(meter->timeouts);
+	uint64_t ns = RELAXED_LOAD(meter->patience_ns) << (timeouts < 0   ? 0
+							   : timeouts > 8 ? 8
+									  : timeouts);
 
-	if (left->alike)
+	if (left->same_cost)
 		ns *= PATIENCE_ALIKE;
 	else if (left->due_ns || is_behind(meter, left))
 		ns *= PATIENCE_KNOWN;
@@ -137,7 +137,7 @@ static struct spans_left look(const struct meter *meter, const struct pace_work 
 {
 	struct spans_left left = spans_settle(work->context, pass->cost, settle);
 
-	if (left.full && left.due_ns && !RELAXED_LOAD(meter->futile))
+	if (left.full && left.due_ns && !RELAXED_LOAD(meter->no_progress))
 		left.due_ns = LONG_AGO;
 	return left;
 }
@@ -173,7 +173,7 @@ static int wait(struct meter *meter, const struct pace_work *work, struct pace_p
 	while (!error && left.due_ns <= (overdue_ns = overdue_at(meter, clock_steady_ns()))) {
 		uint64_t patience_ns = patience(meter, &left);
 		struct spans_left now;
-		bool behind = is_behind(meter, &left);
+		bool after_known = is_behind(meter, &left);
 
 		if (clock_steady_ns() - began_ns >= patience_ns) {
 			give_up(meter, work, overdue_ns, patience_ns, given_up);
@@ -194,7 +194,7 @@ static int wait(struct meter *meter, const struct pace_work *work, struct pace_p
 		now = look(meter, work, pass, settle);
 		if (!now.contended)
 			left = now;
-		if (behind && !is_behind(meter, &left))
+		if (after_known && !is_behind(meter, &left))
 			began_ns = clock_steady_ns();
 	}
 	if (trace_is_wanted())
@@ -243,13 +243,14 @@ static bool learn(const struct span *span, uint64_t took_ns)
 			RELAXED_STORE(meter->patience_ns, patience_ns / 2);
 		return true;
 	}
-	if (span->in_vain_ns && took_ns > 2 * span->in_vain_ns && patience_ns < PATIENCE_MORE_NS)
+	if (span->launch_waited_ns && took_ns > 2 * span->launch_waited_ns &&
+	    patience_ns < PATIENCE_MORE_NS)
 		RELAXED_STORE(meter->patience_ns, patience_ns * 2);
 	return false;
 }
 
 /* Finished spans are settled before the next launch, so that their end is not ascribed to it. */
-void overdue_let_go(struct meter *meter, const struct pace_pass *pass, uint64_t now_ns)
+void overdue_note_admitted(struct meter *meter, const struct pace_pass *pass, uint64_t now_ns)
 {
 	if (RELAXED_LOAD(meter->stuck) <= 0)
 		return;
@@ -259,7 +260,7 @@ void overdue_let_go(struct meter *meter, const struct pace_pass *pass, uint64_t 
 		RELAXED_STORE(meter->settle_at_ns, 0);
 }
 
-void overdue_expect(struct span *span)
+void overdue_mark_spinner(struct span *span)
 {
 	struct meter *meter = span->meter;
 
@@ -273,20 +274,20 @@ bool overdue_settle(const struct span *span, uint64_t took_ns)
 {
 	struct meter *meter = span->meter;
 
-	RELAXED_STORE(meter->futile, false);
+	RELAXED_STORE(meter->no_progress, false);
 	if (span->due_ns != SPANS_NONE)
 		return false;
 	if (RELAXED_SUB(meter->stuck, 1) <= 0)
 		RELAXED_STORE(meter->awaited, 0);
-	if (span->in_vain_ns)
-		RELAXED_SUB(meter->rounds, 1);
+	if (span->launch_waited_ns)
+		RELAXED_SUB(meter->timeouts, 1);
 	return took_ns != SPANS_NONE && span->kind == SPAN_SAMPLE && span->unknown &&
 	       !span->expected && learn(span, took_ns);
 }
 
 /* Gives back what was paid for waits. Each finished span that had been given up gives back as much
  * as it was charged too little (more_ns). The last one gives back the rest. */
-void overdue_take_back(const struct span *span, int64_t more_ns)
+void overdue_refund(const struct span *span, int64_t more_ns)
 {
 	struct meter *meter = span->meter;
 	int64_t prepaid_ns, back_ns = more_ns > 0 ? more_ns : 0;

@@ -27,14 +27,14 @@ int overdue_wait(struct meter *meter, const struct pace_work *work, struct pace_
 
 /* After each launch: remembers the time of a launch that was admitted after a wait without success.
  */
-void overdue_let_go(struct meter *meter, const struct pace_pass *pass, uint64_t now_ns);
+void overdue_note_admitted(struct meter *meter, const struct pace_pass *pass, uint64_t now_ns);
 
 /* To be called before the span of a kernel that waits for launches is closed. No launch waits for
  * this span, because the kernel may wait for the next launches. */
-void overdue_expect(struct span *span);
+void overdue_mark_spinner(struct span *span);
 
 /* Settles a span that has finished, or never will. Returns whether its work waited for a launch. */
 bool overdue_settle(const struct span *span, uint64_t took_ns);
 /* After overdue_settle, when the span has been charged more_ns more: gives back what the process
  * paid for its waits. */
-void overdue_take_back(const struct span *span, int64_t more_ns);
+void overdue_refund(const struct span *span, int64_t more_ns);

@@ -47,7 +47,7 @@ static void note_behind(const struct span *span)
 	if (!meter_others(meter) && !meter_stalls(meter, now_ns) &&
 	    RELAXED_LOAD(meter->stuck) <= 0 && span->stream == RELAXED_LOAD(meter->stream) &&
 	    !meter_is_mixed(meter, now_ns) && !meter_mixes_contexts(meter, now_ns))
-		backlog_is_behind(&meter->backlog, span->to.sure, now_ns);
+		backlog_extend_after(&meter->backlog, span->to.sure, now_ns);
 }
 
 static void settle(const struct span *span, uint64_t took_ns)
@@ -64,7 +64,7 @@ static void settle(const struct span *span, uint64_t took_ns)
 		more_ns = sample_settle(span, took_ns, waited);
 	else if (took_ns != SPANS_NONE)
 		more_ns = window_settle(span, took_ns);
-	overdue_take_back(span, more_ns);
+	overdue_refund(span, more_ns);
 	trace_write_of(span->kind == SPAN_SAMPLE ? TRACE_SAMPLE : TRACE_WINDOW, span->meter->bucket,
 		       took_ns == SPANS_NONE ? -1 : (int64_t)took_ns, more_ns);
 }
@@ -229,7 +229,7 @@ static bool is_idle(struct meter *meter, const struct pace_work *work, uint64_t 
 		return false;
 	if (!expected) {
 		window_cut(meter, work, now_ns, false);
-		backlog_is_idle_after_all(&meter->backlog, now_ns);
+		backlog_set_idle(&meter->backlog, now_ns);
 	}
 	if (!expected || waited)
 		meter_break(meter);
@@ -374,7 +374,7 @@ static int enter(struct pace_pass *ret_pass, struct meter *meter, const struct p
 		cut_window(meter, work, now_ns);
 	since = sync_since(meter, work, now_ns);
 	ret_pass->was_idle = is_idle(meter, work, now_ns, waited);
-	others_look(meter, work, now_ns, ret_pass->was_idle);
+	others_probe(meter, work, now_ns, ret_pass->was_idle);
 	if (since != SYNC_NONE && !meter_is_blind(meter, now_ns))
 		sync_open_window(meter, work, now_ns, since, ret_pass->was_idle);
 	else if (ret_pass->was_idle && !meter_is_blind(meter, now_ns))
@@ -432,7 +432,7 @@ void pace_leave(struct pace_pass *pass, const struct pace_work *work, bool submi
 		charge_ns = window_scale(meter, cost_ns);
 	}
 	if (!pass->was_idle)
-		backlog_is_busy_while_due(&meter->backlog, now_ns);
+		backlog_extend_to_due(&meter->backlog, now_ns);
 	meter_charge(meter, charge_ns, meter_sure(cost_ns, charge_ns), now_ns);
 	if (trace_is_wanted())
 		trace_add_of(unknown ? TRACE_CHARGED_LATER : TRACE_CHARGED, meter->bucket,
@@ -441,10 +441,10 @@ void pace_leave(struct pace_pass *pass, const struct pace_work *work, bool submi
 		meter_charge(meter, SAMPLE_BLIND_NS, SAMPLE_BLIND_NS, now_ns);
 	RELAXED_SUB(meter->entered, 1);
 	end_turn(meter, pass);
-	overdue_let_go(meter, pass, now_ns);
+	overdue_note_admitted(meter, pass, now_ns);
 	meter_note_stream(meter, work, now_ns);
 	sync_submitted(meter, work);
-	window_close(meter, work, now_ns);
+	window_close_if_done(meter, work, now_ns);
 	if (!meter_is_blind(meter, now_ns) || bucket_is_open(meter->bucket))
 		window_open(meter, work, now_ns, pass->was_idle);
 	utilisation_show(meter, now_ns);

@@ -163,7 +163,7 @@ bool sample_end(struct span *sample, const struct pace_work *work, bool unknown,
 	sample->closed_ns = now_ns;
 	sample->to.sure = RELAXED_LOAD(meter->backlog.sure);
 	if (cost_waits(sample->cost))
-		overdue_expect(sample);
+		overdue_mark_spinner(sample);
 	span_close(sample);
 	return true;
 }

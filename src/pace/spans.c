@@ -148,7 +148,7 @@ struct span *span_take(void *context)
 /* Until `before` is over, the end event of `before` is also the begin event of `span`. */
 void span_follow(struct span *span, struct span *before)
 {
-	span->in_vain_ns = 0;
+	span->launch_waited_ns = 0;
 	span->expected = false;
 	span->fenced = before->fenced;
 	span->before = before;
@@ -189,7 +189,7 @@ static bool record(const struct span *span, void *event, const struct pace_work 
 
 bool span_begin(struct span *span, const struct pace_work *work, bool fenced)
 {
-	span->in_vain_ns = 0;
+	span->launch_waited_ns = 0;
 	span->expected = false;
 	span->fenced = fenced;
 	return record(span, span->begin, work);
@@ -279,9 +279,9 @@ static struct spans_left settle_all(struct span_set *set, const void *context,
 	for (unsigned i = 0; i < count; i++) {
 		struct span *span = held[i];
 		bool is_window = span->kind == SPAN_WINDOW;
-		bool alike = !is_window && span->cost == cost;
+		bool same_cost = !is_window && span->cost == cost;
 		const void *its_stream = span->stream;
-		uint64_t due_ns = alike && span->expected ? 0 : span->due_ns;
+		uint64_t due_ns = same_cost && span->expected ? 0 : span->due_ns;
 
 		if ((left_count && (span->fenced || its_stream == stream)) ||
 		    (is_window && window_is_left))
@@ -289,15 +289,15 @@ static struct spans_left settle_all(struct span_set *set, const void *context,
 		else if (settle(span, done))
 			continue;
 		if (due_ns == 0 && left.due_ns != 0)
-			left.behind = any_is_waited_for;
+			left.after_known = any_is_waited_for;
 		any_is_waited_for |= due_ns != SPANS_NONE;
 		left_count++;
 		window_is_left |= is_window;
 		stream = its_stream;
 		if (due_ns < left.due_ns)
-			left.due_ns = due_ns, left.alike = alike;
+			left.due_ns = due_ns, left.same_cost = same_cost;
 		else if (due_ns == left.due_ns)
-			left.alike |= alike;
+			left.same_cost |= same_cost;
 	}
 	left.full = left_count >= SPAN_CLOSED_MOST;
 	return left;
@@ -331,7 +331,7 @@ unsigned spans_give_up(const void *context, uint64_t overdue_ns, uint64_t waited
 
 		if (overdue_ns >= span->due_ns) {
 			span->due_ns = SPANS_NONE;
-			span->in_vain_ns = given_up++ ? 0 : waited_ns;
+			span->launch_waited_ns = given_up++ ? 0 : waited_ns;
 		}
 		set_state(span, CLOSED);
 	}

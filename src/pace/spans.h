@@ -29,12 +29,12 @@ struct span {
 	void *context;      /* of the events; NULL: there are none */
 	const void *stream; /* meter_stream of its work; NULL: of several, and fenced */
 	void *begin, *end;
-	struct span *before;      /* the span whose end is this one's begin; NULL: none */
-	void *own;                /* the event that this span gave to `before` in exchange */
-	void *given;              /* atomic: the event that the following span gave, or NULL */
-	uint64_t turn;            /* the number in the order in which spans were closed */
-	uint64_t in_vain_ns;      /* how long a launch waited for the span before giving it up */
-	uint64_t due_ns;          /* when it should have finished, clock_steady_ns() */
+	struct span *before;       /* the span whose end is this one's begin; NULL: none */
+	void *own;                 /* the event that this span gave to `before` in exchange */
+	void *given;               /* atomic: the event that the following span gave, or NULL */
+	uint64_t turn;             /* the number in the order in which spans were closed */
+	uint64_t launch_waited_ns; /* how long a launch waited for the span before giving it up */
+	uint64_t due_ns;           /* when it should have finished, clock_steady_ns() */
 	uint64_t begun_ns;        /* of a sample: when its begin was recorded, clock_steady_ns(), */
 	uint64_t closed_ns;       /* and when its end was */
 	uint64_t ahead_ns;        /* of a sample: the device's work before it, by learned costs */
@@ -77,16 +77,17 @@ typedef void span_done_fn(const struct span *span, uint64_t took_ns);
 
 /* The first due span among those that have not finished. */
 struct spans_left {
-	uint64_t due_ns; /* when it is due; 0: unknown; SPANS_NONE: there is no span to wait for */
-	bool alike;      /* it is a sample of the launch's own cost */
-	bool behind;     /* its due time is unknown, and known work is before it */
-	bool full;       /* the context has no free span until one finishes */
-	bool contended;  /* another thread is settling the context's spans: nothing is known */
+	uint64_t due_ns;  /* when it is due; 0: unknown; SPANS_NONE: there is no span to wait for */
+	bool same_cost;   /* it is a sample of the launch's own cost */
+	bool after_known; /* its due time is unknown, and known work is before it */
+	bool full;        /* the context has no free span until one finishes */
+	bool contended;   /* another thread is settling the context's spans: nothing is known */
 };
 
 /* Calls `done` for the closed spans of the context in the order in which they were closed, and
  * frees the finished ones. It stops at a stream's first unfinished span. A window counts as
- * finished only after the spans before it. cost: the cost of the launch, for spans_left.alike. */
+ * finished only after the spans before it. cost: the cost of the launch, for spans_left.same_cost.
+ */
 struct spans_left spans_settle(void *context, const struct cost *cost, span_done_fn *done);
 /* Gives up the spans of the context that were due by overdue_ns: their due_ns becomes SPANS_NONE.
  * Returns their number. waited_ns: how long a launch waited, which the first of them keeps. */

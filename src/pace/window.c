@@ -148,7 +148,7 @@ static struct span *take(struct meter *meter, const struct pace_work *work)
 {
 	struct span *span = span_take(work->context);
 
-	if (!span && !RELAXED_LOAD(meter->futile))
+	if (!span && !RELAXED_LOAD(meter->no_progress))
 		RELAXED_STORE(meter->settle_at_ns, 0);
 	return span;
 }
@@ -314,7 +314,7 @@ static bool is_over(struct meter *meter, uint64_t now_ns)
 
 /* Takes the lock only when the window is to end. Without it, a launch may be counted for another
  * window by mistake, which does no harm. */
-void window_close(struct meter *meter, const struct pace_work *work, uint64_t now_ns)
+void window_close_if_done(struct meter *meter, const struct pace_work *work, uint64_t now_ns)
 {
 	struct window *window = &meter->window;
 

@@ -11,7 +11,7 @@ void window_open(struct meter *meter, const struct pace_work *work, uint64_t now
 bool window_reopen(struct meter *meter, const struct pace_work *work, uint64_t now_ns,
 		   bool at_once);
 /* After a launch: ends the window if it is of that stream, and has enough work or gets no more. */
-void window_close(struct meter *meter, const struct pace_work *work, uint64_t now_ns);
+void window_close_if_done(struct meter *meter, const struct pace_work *work, uint64_t now_ns);
 /* Ends the window if it is of that stream, which has work in flight; the next begins there. Returns
  * whether it ended. */
 bool window_split(struct meter *meter, const struct pace_work *work, uint64_t now_ns);

@@ -33,12 +33,12 @@ UNIT_TEST_ALONE(test_idle)
 	assert_int_equal(backlog_ahead_ns(&backlog, START + 9 * NS_PER_MS), MS);
 	assert_int_equal(backlog_ahead_ns(&backlog, START + 11 * NS_PER_MS), 0);
 	assert_int_equal(backlog.charged, 7 * MS);
-	backlog_is_busy_after_all(&backlog, START + 12 * NS_PER_MS);
+	backlog_set_busy(&backlog, START + 12 * NS_PER_MS);
 	assert_true(backlog_is_idle(&backlog, START + 12 * NS_PER_MS + 1));
 	assert_int_equal(backlog_idle_ns(&backlog, START + 12 * NS_PER_MS) - before, 4 * MS);
-	backlog_is_busy_after_all(&backlog, START); /* never back */
+	backlog_set_busy(&backlog, START); /* never back */
 	assert_false(backlog_is_idle(&backlog, START + 11 * NS_PER_MS));
-	backlog_is_idle_after_all(&backlog, START + 10 * NS_PER_MS);
+	backlog_set_idle(&backlog, START + 10 * NS_PER_MS);
 	assert_true(backlog_is_idle(&backlog, START + 11 * NS_PER_MS));
 }
 
@@ -54,25 +54,25 @@ UNIT_TEST_ALONE(test_due)
 	assert_int_equal(backlog_due_ns(&backlog), START + 30 * NS_PER_MS);
 	backlog_correct(&backlog, -4 * MS);
 	assert_int_equal(backlog_due_ns(&backlog), START + 26 * NS_PER_MS);
-	backlog_is_busy_after_all(&backlog, START + 25 * NS_PER_MS);
+	backlog_set_busy(&backlog, START + 25 * NS_PER_MS);
 	assert_int_equal(backlog_due_ns(&backlog), START + 26 * NS_PER_MS);
-	backlog_is_busy_after_all(&backlog, START + 27 * NS_PER_MS);
+	backlog_set_busy(&backlog, START + 27 * NS_PER_MS);
 	assert_int_equal(backlog_due_ns(&backlog), START + 27 * NS_PER_MS);
 	backlog_charge(&backlog, 3 * NS_PER_MS, 2 * NS_PER_MS, START + 26 * NS_PER_MS);
-	backlog_is_busy_while_due(&backlog, START + 29 * NS_PER_MS + NS_PER_MS / 2);
+	backlog_extend_to_due(&backlog, START + 29 * NS_PER_MS + NS_PER_MS / 2);
 	assert_int_equal(backlog_ahead_ns(&backlog, START), 29 * MS + MS / 2);
-	backlog_is_busy_while_due(&backlog, START + 90 * NS_PER_MS);
+	backlog_extend_to_due(&backlog, START + 90 * NS_PER_MS);
 	assert_int_equal(backlog_ahead_ns(&backlog, START), 30 * MS);
-	backlog_is_idle_after_all(&backlog, START + 28 * NS_PER_MS);
+	backlog_set_idle(&backlog, START + 28 * NS_PER_MS);
 	assert_int_equal(backlog_due_ns(&backlog), START + 28 * NS_PER_MS);
 
-	backlog_is_behind(&backlog, backlog.sure - 5 * MS, START + 26 * NS_PER_MS);
+	backlog_extend_after(&backlog, backlog.sure - 5 * MS, START + 26 * NS_PER_MS);
 	assert_int_equal(backlog_ahead_ns(&backlog, START), 31 * MS);
-	backlog_is_behind(&backlog, backlog.sure - 5 * MS,
-			  START + 20 * NS_PER_MS); /* that is no news */
+	backlog_extend_after(&backlog, backlog.sure - 5 * MS,
+			     START + 20 * NS_PER_MS); /* that is no news */
 	assert_int_equal(backlog_ahead_ns(&backlog, START), 31 * MS);
 	assert_int_equal(backlog_due_ns(&backlog), START + 28 * NS_PER_MS);
-	backlog_is_idle_after_all(&backlog, START + 28 * NS_PER_MS);
+	backlog_set_idle(&backlog, START + 28 * NS_PER_MS);
 	assert_int_equal(backlog.sure, 22 * MS);
 
 	many = backlog_many_begin(
