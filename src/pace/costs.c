@@ -1,5 +1,6 @@
 #include "costs.h"
 
+#include "hash.h"
 #include "relaxed.h"
 #include "sys.h"
 
@@ -32,7 +33,7 @@ void costs_forked(void)
 
 static uint64_t mix(uint64_t a, uint64_t b)
 {
-	a = (a ^ b) * 0x9e3779b97f4a7c15u;
+	a = hash_word(a ^ b);
 	return a ^ a >> 32;
 }
 

@@ -4,6 +4,7 @@
 
 #include "backlog.h"
 #include "bucket.h"
+#include "hash.h"
 #include "lock.h"
 #include "relaxed.h"
 #include "spans.h"
@@ -164,7 +165,7 @@ static inline unsigned meter_relax_factor(const struct meter *meter)
 /* A pseudo-random number from 0 to below_ns, made of the time. below_ns is less than 4 s. */
 static inline uint64_t meter_chance(uint64_t now_ns, uint64_t below_ns)
 {
-	return (now_ns * 0x9e3779b97f4a7c15u >> 32) * below_ns >> 32;
+	return (hash_word(now_ns) >> 32) * below_ns >> 32;
 }
 
 /* The part of a charge that certainly keeps the device busy. A scale above 1 is not certain,

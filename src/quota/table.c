@@ -2,14 +2,15 @@
 
 #include <string.h>
 
+#include "hash.h"
 #include "sys.h"
 
 #define CAPACITY_MIN 128
 
 static size_t slot_of(const struct table *table, uint64_t key)
 {
-	/* Fibonacci hashing: keys are addresses, whose low bits are alike. */
-	return (size_t)((key * 0x9e3779b97f4a7c15u) >> 20) & (table->capacity - 1);
+	/* Not the lower bits: keys are addresses, whose low bits are alike. */
+	return (size_t)(hash_word(key) >> 20) & (table->capacity - 1);
 }
 
 /* The key's entry, or the free one where it would go. */

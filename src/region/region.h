@@ -30,6 +30,7 @@
 #include <stdint.h>
 
 #include "fault.h"
+#include "hash.h"
 #include "lock.h"
 #include "vgpu_region.h"
 
@@ -150,8 +151,8 @@ void region_forget(struct region *region);
 /* A number that tells the slice from other slices of this machine. Not 0. */
 static inline uint64_t region_key(const struct region *region)
 {
-	uint64_t key = (region->inode ^ region->device << 40 ^ (uint64_t)region->made << 32) *
-		       0x9e3779b97f4a7c15u;
+	uint64_t key =
+		hash_word(region->inode ^ region->device << 40 ^ (uint64_t)region->made << 32);
 
 	return key ? key : 1;
 }
@@ -160,7 +161,7 @@ static inline uint64_t region_key(const struct region *region)
  * on the low 32 bits of the factors only, and the device and the time are above them. */
 static inline bool region_key_fits(uint64_t key, uint64_t inode)
 {
-	return (uint32_t)key == (uint32_t)inode * 0x7f4a7c15u;
+	return (uint32_t)key == (uint32_t)hash_word(inode);
 }
 
 /* Takes a slot for the calling process. Look devices up after the call: only a claim keeps other

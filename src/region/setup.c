@@ -29,6 +29,7 @@
 #include <string.h>
 
 #include "clock.h"
+#include "hash.h"
 #include "region_internal.h"
 #include "sys.h"
 
@@ -188,13 +189,7 @@ static uint32_t making_number(void)
 
 uint64_t region_path_hash(const char *path)
 {
-	uint64_t hash = 0xcbf29ce484222325u;
-
-	if (path[0] != '/')
-		return 0;
-	for (const char *at = path; *at; at++)
-		hash = (hash ^ (unsigned char)*at) * 0x100000001b3u;
-	return hash;
+	return path[0] == '/' ? hash_bytes(path, strlen(path)) : 0;
 }
 
 void region_make(struct vgpu_region_file *file, const char *path, const struct region_setup *setup)

@@ -18,6 +18,7 @@
 
 #include "clock.h"
 #include "env.h"
+#include "hash.h"
 #include "slice_internal.h"
 #include "sys.h"
 
@@ -166,10 +167,10 @@ static void stamp_file(uint64_t *stamp, const char *path)
 		return;
 	written_ns = (uint64_t)st.st_mtim.tv_sec * NS_PER_S + (uint64_t)st.st_mtim.tv_nsec;
 	if (now_ns - written_ns + FRESH_NS < 2 * FRESH_NS)
-		*stamp = (*stamp ^ now_ns) * 0x100000001b3u;
-	*stamp = (*stamp ^ (uint64_t)st.st_ino ^ (uint64_t)st.st_size << 40) * 0x100000001b3u;
-	*stamp = (*stamp ^ (uint64_t)st.st_mtim.tv_sec) * 0x100000001b3u;
-	*stamp = (*stamp ^ (uint64_t)st.st_mtim.tv_nsec) * 0x100000001b3u;
+		*stamp = hash_add(*stamp, now_ns);
+	*stamp = hash_add(*stamp, (uint64_t)st.st_ino ^ (uint64_t)st.st_size << 40);
+	*stamp = hash_add(*stamp, (uint64_t)st.st_mtim.tv_sec);
+	*stamp = hash_add(*stamp, (uint64_t)st.st_mtim.tv_nsec);
 }
 
 /* Of a file that is written in place, its directory's time tells nothing. */
@@ -190,7 +191,7 @@ static void stamp_policy(uint64_t *stamp, const char *dir, const struct policy *
 
 uint64_t slice_policy_stamp(const struct slice *slice)
 {
-	uint64_t stamp = 0xcbf29ce484222325u;
+	uint64_t stamp = HASH_START;
 
 	if (!slice->has_policy)
 		return 0;

@@ -29,6 +29,7 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "hash.h"
 #include "prom.h"
 #include "say.h"
 #include "sys.h"
@@ -158,13 +159,9 @@ static unsigned unread_of(const struct turns_server *server, uint64_t tenant)
 /* A number for the tenant of a slice, a user or a container (tenants.h); never 0. */
 static uint64_t tenant_of(const struct slices_one *one)
 {
-	uint64_t hash = 0xcbf29ce484222325u;
-
 	if (!slices_is_of_container(one))
 		return (uint64_t)1 << 32 | one->owner;
-	for (size_t i = 0; i < one->holder_len; i++)
-		hash = (hash ^ (unsigned char)one->name[i]) * 0x100000001b3u;
-	return hash | (uint64_t)1 << 63;
+	return hash_bytes(one->name, one->holder_len) | (uint64_t)1 << 63;
 }
 
 /* Whether the message brought the slice's region. A link in its place is not followed, as a

@@ -14,6 +14,7 @@
 #include "code.h"
 #include "cuda.h"
 #include "gpu_events.h"
+#include "hash.h"
 #include "hooks.h"
 #include "lazy_code.h"
 #include "local.h"
@@ -28,11 +29,11 @@
  * quota waits for the hash. */
 uint64_t launch_hash(const uint64_t *words, unsigned pairs)
 {
-	uint64_t hash = 0xcbf29ce484222325u;
+	uint64_t hash = HASH_START;
 
 	for (; pairs; pairs--, words += 2) {
 		unsigned __int128 product =
-			(unsigned __int128)(hash ^ words[0]) * (0x9e3779b97f4a7c15u ^ words[1]);
+			(unsigned __int128)(hash ^ words[0]) * (HASH_MULTIPLIER ^ words[1]);
 
 		hash = (uint64_t)product ^ (uint64_t)(product >> 64);
 	}

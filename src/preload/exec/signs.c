@@ -19,6 +19,7 @@
 
 #include <string.h>
 
+#include "hash.h"
 #include "launch.h"
 #include "pace.h"
 #include "relaxed.h"
@@ -88,7 +89,7 @@ static bool any;                /* atomic; some handle was ever kept */
 
 static uint64_t *place_of(uint64_t name, unsigned i)
 {
-	return &places[((name * 0x9e3779b97f4a7c15u >> 48) + i) % PLACES];
+	return &places[((hash_word(name) >> 48) + i) % PLACES];
 }
 
 /* The place of the handle, or NULL. */

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "cuda.h"
+#include "hash.h"
 #include "libc.h"
 #include "lock.h"
 #include "nvml.h"
@@ -43,16 +44,12 @@ static bool originals_filled[HOOK_OF_LIBC + 1]; /* release after by_address */
 
 static size_t bucket_of_name(const char *name)
 {
-	uint32_t hash = 2166136261u;
-
-	for (; *name; name++)
-		hash = (hash ^ (unsigned char)*name) * 16777619u;
-	return hash % BUCKETS;
+	return (size_t)hash_bytes(name, strlen(name)) % BUCKETS;
 }
 
 static size_t bucket_of_address(const void *address)
 {
-	return (size_t)(((uintptr_t)address * 0x9e3779b97f4a7c15u) >> 40) % BUCKETS;
+	return (size_t)(hash_word((uintptr_t)address) >> 40) % BUCKETS;
 }
 
 static void fill_names(void)

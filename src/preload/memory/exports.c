@@ -22,6 +22,7 @@
  */
 #include "exports.h"
 
+#include "hash.h"
 #include "headroom.h"
 #include "hooks.h"
 #include "lock.h"
@@ -67,14 +68,10 @@ void share_forked(void)
 	import_count = 0;
 }
 
-/* FNV-1a, with the lowest bit set: never 0, and never a key of descriptors, which is even. */
-static uint64_t hash_of(const void *bytes, size_t len)
+/* The lowest bit is set: never 0, and never a key of descriptors, which is even. */
+static uint64_t key_of(const void *bytes, size_t len)
 {
-	uint64_t hash = 0xcbf29ce484222325u;
-
-	for (size_t i = 0; i < len; i++)
-		hash = (hash ^ ((const unsigned char *)bytes)[i]) * 0x100000001b3u;
-	return hash | 1;
+	return hash_bytes(bytes, len) | 1;
 }
 
 /* -- what we hand out -------------------------------------------------------------------------- */
@@ -108,7 +105,7 @@ void share_export_handle(uint64_t what, const void *handle, size_t len, CUdevice
 {
 	struct export export = {.what = what,
 				.context = context,
-				.key = {hash_of(handle, len), 0},
+				.key = {key_of(handle, len), 0},
 				.device = device,
 				.listed = true};
 
@@ -409,7 +406,7 @@ static void import_key(uint64_t key, struct share_import *ret_import)
 
 void share_import_begin(const void *handle, size_t len, struct share_import *ret_import)
 {
-	import_key(hash_of(handle, len), ret_import);
+	import_key(key_of(handle, len), ret_import);
 }
 
 void share_import_begin_fd(int fd, struct share_import *ret_import)

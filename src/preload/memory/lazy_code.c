@@ -19,6 +19,7 @@
 
 #include <stddef.h>
 
+#include "hash.h"
 #include "launch.h"
 #include "quota.h"
 
@@ -47,10 +48,9 @@ static uintptr_t alive;
 
 /* -- the table --------------------------------------------------------------------------------- */
 
-/* The product's high bits depend on all bits of the handle. */
 static uint64_t hash_of(const void *handle)
 {
-	return ((uint64_t)(uintptr_t)handle * 0x9e3779b97f4a7c15u) >> 32;
+	return hash_word((uintptr_t)handle) >> 32;
 }
 
 static bool is_of(uintptr_t entry, const void *handle)

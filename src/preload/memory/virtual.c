@@ -20,6 +20,7 @@
 #include "virtual.h"
 #include "cuda.h"
 #include "exports.h"
+#include "hash.h"
 #include "headroom.h"
 #include "hooks.h"
 #include "oversubscribe.h"
@@ -293,21 +294,16 @@ static void unbind_place(uint64_t place)
 		dropped(&release, CUDA_SUCCESS);
 }
 
-static uint64_t hash(uint64_t hash, uint64_t word)
-{
-	return (hash ^ word) * 0x100000001b3u;
-}
-
 /* -- sparse arrays -- */
 
 /* Names the place in an array where memory is mapped. */
 static uint64_t place_of(const CUarrayMapInfo *info)
 {
-	uint64_t place = hash(0xcbf29ce484222325u, (uintptr_t)info->resource);
+	uint64_t place = hash_add(HASH_START, (uintptr_t)info->resource);
 
-	place = hash(place, info->subresourceType);
+	place = hash_add(place, info->subresourceType);
 	for (unsigned i = 0; i < 4; i++)
-		place = hash(place, info->subresource[i]);
+		place = hash_add(place, info->subresource[i]);
 	return place | (uint64_t)1 << 63;
 }
 
@@ -348,7 +344,7 @@ static void refused_one(const CUarrayMapInfo *info, unsigned count)
 	if (!maps(info) || !quota_holding_is_known(HOLDING_PHYSICAL, info->memHandle))
 		return;
 	if (count > 1)
-		bind_place(hash(place_of(info), number) | (uint64_t)1 << 63,
+		bind_place(hash_add(place_of(info), number) | (uint64_t)1 << 63,
 			   (uintptr_t)info->resource, info->memHandle);
 	else
 		drop_reference(info->memHandle);
@@ -440,7 +436,9 @@ CUresult cuMulticastCreate(CUmemGenericAllocationHandle *mcHandle,
 
 static uint64_t bound_at(CUmemGenericAllocationHandle object, CUdevice device, uint64_t offset)
 {
-	return hash(hash(hash(object, 0), offset), (unsigned)device) | (uint64_t)1 << 63;
+	uint64_t place = hash_add(hash_add(hash_add(object, 0), offset), (unsigned)device);
+
+	return place | (uint64_t)1 << 63;
 }
 
 /* After virtual_reference_begin. */
