@@ -187,11 +187,6 @@ long sys_readlink(const char *path, char *buf, size_t len)
 	return result;
 }
 
-int sys_mkdir(const char *path, unsigned mode)
-{
-	return (int)CALL(SYS_mkdirat, AT_FDCWD, path, mode);
-}
-
 /* at: the first byte's offset; NULL: the file's own offset. */
 static long read_all(int fd, void *buf, size_t len, const uint64_t *at)
 {

@@ -37,7 +37,6 @@ int sys_rename(const char *from, const char *to);
 int sys_unlink(const char *path);
 /* Reads a symbolic link into buf, with a NUL at the end. Returns its length, or -ENAMETOOLONG. */
 long sys_readlink(const char *path, char *buf, size_t len);
-int sys_mkdir(const char *path, unsigned mode);
 /* 0 if this user may write the file, or create files in the directory; else a negative errno. */
 int sys_may_write(const char *path);
 
