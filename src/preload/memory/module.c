@@ -13,6 +13,7 @@
 #include "cuda.h"
 #include "driver_memory.h"
 #include "hooks.h"
+#include "launch.h"
 #include "lazy_code.h"
 #include "local.h"
 #include "quota.h"
@@ -74,7 +75,7 @@ CUresult cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name)
 	result = cuda.cuModuleGetFunction(hfunc ? &made : NULL, hmod, name);
 	if (result != CUDA_SUCCESS)
 		return result;
-	signs_name(made, name);
+	signs_name(launch_name(made), name);
 	return hand_out_function(made, hfunc);
 }
 
@@ -87,7 +88,7 @@ CUresult cuLibraryGetKernel(CUkernel *pKernel, CUlibrary library, const char *na
 	result = cuda.cuLibraryGetKernel(pKernel ? &made : NULL, library, name);
 	if (result != CUDA_SUCCESS)
 		return result;
-	signs_name(made, name);
+	signs_name(launch_name(made), name);
 	return hand_out_kernel(made, pKernel);
 }
 
@@ -112,7 +113,7 @@ CUresult cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel)
 	result = cuda.cuKernelGetFunction(pFunc ? &made : NULL, kernel);
 	if (result != CUDA_SUCCESS)
 		return result;
-	signs_name_as(made, kernel);
+	signs_name_as(launch_name(made), launch_name(kernel));
 	if (lazy_code_any() && lazy_code_is_awaited(kernel, NULL))
 		quota_expect_code(); /* the driver may have loaded it */
 	return hand_out_function(made, pFunc);

@@ -4,7 +4,8 @@
  * compute quota concerns. A device to which this process never launches does not join. A rank of a
  * job may give all devices access to its memory, and runs kernels on one.
  *
- * All functions are thread-safe, take no lock, and call no driver function.
+ * Functions and kernels are known by struct cost_of's `function`. All functions here are
+ * thread-safe, and take no lock.
  */
 #pragma once
 
@@ -16,15 +17,15 @@ void signs_see(int device);
 
 /* The driver has handed out a CUfunction or CUkernel of that name. The kernel is remembered if it
  * is one of a library for collectives. */
-void signs_name(const void *handle, const char *name);
+void signs_name(uint64_t function, const char *name);
 
 /* The driver has handed out the CUfunction of a CUkernel. */
-void signs_name_as(const void *function, const void *kernel);
+void signs_name_as(uint64_t function, uint64_t kernel);
 
-/* Whether a launch of that name (launch_name) is one of a library for collectives. */
+/* Whether the function is one of a library for collectives. */
 bool signs_is_collective(uint64_t function);
 
-/* To be called before work of that name is submitted to the device. If there is a sign for the
+/* To be called before work of that function is submitted to the device. If there is a sign for the
  * device, or the work is a collective itself, the device joins the gang. Returns whether the work
  * is a collective. */
 bool signs_launch(int device, uint64_t function);

@@ -1,10 +1,10 @@
 /*
  * Two sources. Hooks that see memory being made accessible from another device report the devices
- * (peers.c, ipc.c, launch.c). And kernels of libraries for collectives are known by their names.
- * Without access to each other's memory, NCCL's kernels wait for each other through the host's
- * memory. Loading such a library is no sign, launching one of its kernels is. A kernel that is
- * captured while the process has no compute limit is not looked at, nor is a kernel node that is
- * added to a graph by itself.
+ * (peers.c, ipc.c and launch.c of preload). And kernels of libraries for collectives are known by
+ * their names. Without access to each other's memory, NCCL's kernels wait for each other through
+ * the host's memory. Loading such a library is no sign, launching one of its kernels is. A kernel
+ * that is captured while the process has no compute limit is not looked at, nor is a kernel node
+ * that is added to a graph by itself.
  *
  * A launch knows a kernel by its handle alone, so handles are kept as they are handed out, in a
  * hash table that is never locked. A free place ends the search for a handle, so that a launch of
@@ -20,7 +20,6 @@
 #include <string.h>
 
 #include "hash.h"
-#include "launch.h"
 #include "pace.h"
 #include "relaxed.h"
 
@@ -84,7 +83,7 @@ static bool is_name_of_collective(const char *name)
 #define TRIES  64 /* places in a row that a handle may lie in */
 #define GONE   ((uint64_t)1)
 
-static uint64_t places[PLACES]; /* atomic; 0: free, GONE, or what launch_name makes of a handle */
+static uint64_t places[PLACES]; /* atomic; 0: free, GONE, or cost_of.function */
 static bool any;                /* atomic; some handle was ever kept */
 
 static uint64_t *place_of(uint64_t name, unsigned i)
@@ -133,12 +132,12 @@ static void drop(uint64_t name)
 		RELAXED_STORE(*place, GONE);
 }
 
-static void know(const void *handle, bool is_collective)
+static void know(uint64_t function, bool is_collective)
 {
 	if (is_collective)
-		keep(launch_name(handle));
+		keep(function);
 	else
-		drop(launch_name(handle));
+		drop(function);
 }
 
 bool signs_is_collective(uint64_t function)
@@ -146,14 +145,14 @@ bool signs_is_collective(uint64_t function)
 	return RELAXED_LOAD(any) && find(function);
 }
 
-void signs_name(const void *handle, const char *name)
+void signs_name(uint64_t function, const char *name)
 {
-	know(handle, is_name_of_collective(name));
+	know(function, is_name_of_collective(name));
 }
 
-void signs_name_as(const void *function, const void *kernel)
+void signs_name_as(uint64_t function, uint64_t kernel)
 {
-	know(function, signs_is_collective(launch_name(kernel)));
+	know(function, signs_is_collective(kernel));
 }
 
 void signs_forked(void)
