@@ -354,15 +354,15 @@
 #define ASK_IDLE_NS (50 * NS_PER_US)
 
 /* A thread that waits for the bucket wakes up NAP_AFTER_NS after the next span is due, or after
- * NAP_AFTER_NS if a span is overdue. NAP_TURN_NS: its sleep in ns while another thread launches
+ * NAP_AFTER_NS if a span is overdue. NAP_CHARGING_NS: its sleep in ns while another thread launches
  * first. Half: more wake-ups. Twice: finished work is seen later, and threads leave the device
  * idle. */
-#define NAP_AFTER_NS (100 * NS_PER_US)
-#define NAP_TURN_NS  (10 * NS_PER_US)
+#define NAP_AFTER_NS    (100 * NS_PER_US)
+#define NAP_CHARGING_NS (10 * NS_PER_US)
 
 /* ns of a launch's call after which other threads' launches are admitted although this one is not
  * charged. The call may wait in the driver for another thread's launch. */
-#define TURN_NS (NS_PER_MS / 2)
+#define CHARGING_MOST_NS (NS_PER_MS / 2)
 
 /* ns by which the time between two events around one kernel is longer than the kernel.
  * EVENT_LEAST_NS and EVENT_MOST_NS hold among other kernels, on two H200; EVENT_IDLE_NS, if the

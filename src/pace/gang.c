@@ -178,9 +178,9 @@ static bool may_catch_up(const struct gang *gang, const struct gang_member *self
 
 /* -- whether a launch may go ------------------------------------------------------------------- */
 
-bool gang_is_shut(const struct gang *gang)
+bool gang_is_open(const struct gang *gang)
 {
-	return RELAXED_LOAD(gang->words->shut_at) != 0;
+	return RELAXED_LOAD(gang->words->shut_at) == 0;
 }
 
 /* In how many of the first closing_ns ns of a closing idle members could launch. Each phase in

@@ -127,5 +127,6 @@ uint64_t gang_ask(const struct gang *gang, struct gang_member *self, const struc
 /* The slice takes turns on the device of the gang, which throttles no launch meanwhile. */
 void gang_begin_turns(const struct gang *gang, uint64_t now_ns);
 
-/* Whether the gang is closing or shut. Then each launch is followed by a mark at once. */
-bool gang_is_shut(const struct gang *gang);
+/* False while the gang closes and while it is shut. Then each launch is followed by a mark at once.
+ */
+bool gang_is_open(const struct gang *gang);

@@ -121,7 +121,7 @@ static bool needs_marks(const struct member *member, uint64_t now_ns)
 {
 	const struct gang *in = gang_of(member);
 
-	return gang_is_shut(in) &&
+	return !gang_is_open(in) &&
 	       !(is_joined(member) && gang_table_is_overdue(in, self_of(member)->entry, now_ns));
 }
 
@@ -149,7 +149,7 @@ void members_forked(void)
 	membership_forked();
 }
 
-bool member_is(struct meter *meter, int device)
+bool member_use_gang(struct meter *meter, int device)
 {
 	if (!membership_is_attached())
 		return false;
@@ -164,7 +164,7 @@ bool member_is(struct meter *meter, int device)
 static bool is_look_due(const struct member *member, uint64_t now_ns)
 {
 	return RELAXED_LOAD(member->in_flight.is_busy) &&
-	       (gang_is_shut(gang_of(member)) || in_flight_is_due(&member->in_flight, now_ns));
+	       (!gang_is_open(gang_of(member)) || in_flight_is_due(&member->in_flight, now_ns));
 }
 
 /* Whether the device stays in its group. The group pays for work in flight, so it leaves after
@@ -178,7 +178,7 @@ static bool stays(struct meter *meter, int device, uint64_t now_ns)
 	return !is_look_due(member, now_ns) || look(meter, member, NULL, now_ns);
 }
 
-bool member_shares(struct meter *meter, int device, uint64_t now_ns)
+bool member_use_group(struct meter *meter, int device, uint64_t now_ns)
 {
 	bool shares;
 
@@ -252,7 +252,7 @@ static uint64_t ask(struct meter *meter, struct member *member, const struct pac
 	wait_ns = gang_ask(in, self_of(member), &sight, now_ns);
 	if (!wait_ns && is_unknown(member, now_ns))
 		return TURN_UNKNOWN_POLL_NS;
-	return wait_ns || gang_is_shut(in) ? wait_ns : ahead_wait_ns(member, &sight, now_ns);
+	return wait_ns || !gang_is_open(in) ? wait_ns : ahead_wait_ns(member, &sight, now_ns);
 }
 
 /* Sleeps. While the gang closes, which is short and delays every member, the thread spins instead.
@@ -332,7 +332,7 @@ int member_enter(struct meter *meter, const struct pace_work *work, uint64_t now
 	bool held = false;
 	int error = 0;
 
-	if (gang_is_shut(gang_of(member)) || holder_is_other(gang_of(member), self_of(member)) ||
+	if (!gang_is_open(gang_of(member)) || holder_is_other(gang_of(member), self_of(member)) ||
 	    in_flight_is_due(&member->in_flight, now_ns))
 		error = wait_for_gang(meter, member, work, &now_ns, &held);
 	if (held && is_joined(member) && gang_of(member)->kind == GANG_OF_DEVICE)
@@ -358,7 +358,7 @@ void member_leave(const struct pace_work *work, bool submitted, uint64_t now_ns)
 	const struct gang *in = gang_of(member);
 
 	if (submitted)
-		in_flight_submitted(&member->in_flight, work, gang_is_shut(in), now_ns);
+		in_flight_submitted(&member->in_flight, work, !gang_is_open(in), now_ns);
 	if (submitted && membership_is_any(work->device) && !RELAXED_LOAD(member->by_turns)) {
 		/* another thread may have seen the last work end, and have noted the device as idle
 		 */

@@ -59,8 +59,9 @@ struct meter {
 	uint64_t shown_work_ns; /* its time at work when the figure was made */
 	uint64_t shown_pct;     /* the figure, while it is at work */
 	int64_t shown_ns;       /* what it had been charged when the figure was made */
-	uint64_t turn_ns;   /* when a thread that waited for the bucket was admitted; 0: charged */
-	uint64_t let_go_ns; /* when a held launch last went, while `stuck` was above 0 */
+	uint64_t
+		charging_ns; /* when a thread that waited for the bucket was admitted; 0: charged */
+	uint64_t let_go_ns;  /* when a held launch last went, while `stuck` was above 0 */
 	uint64_t next_window_at_ns; /* when a window may begin after a wait again (sync.c) */
 	uint64_t unexplained_ns; /* by how much waits took longer than costs say; falls with time */
 	uint64_t unexplained_at_ns; /* when unexplained_ns was last changed */

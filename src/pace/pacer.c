@@ -87,42 +87,41 @@ static uint64_t nap_ns(uint64_t wait_ns, uint64_t due_ns, uint64_t now_ns)
 }
 
 /* Of the threads that wait for the bucket, one is admitted at a time, and the next one looks
- * after its launch has been charged. Otherwise all threads would use the credit of one launch. A
- * thread that the driver's call keeps for TURN_NS is not waited for, because that call may wait
- * for another thread's launch. */
-static bool takes_turn(struct meter *meter, struct pace_pass *pass)
+ * after that launch has been charged. Otherwise all threads would use the credit of one launch. A
+ * thread that the driver's call keeps for CHARGING_MOST_NS is not waited for, because that call may
+ * wait for another thread's launch. */
+static bool begin_charging(struct meter *meter, struct pace_pass *pass)
 {
-	uint64_t then_ns = RELAXED_LOAD(meter->turn_ns), now_ns = clock_steady_ns();
+	uint64_t then_ns = RELAXED_LOAD(meter->charging_ns), now_ns = clock_steady_ns();
 
-	if (then_ns && meter_since(now_ns, then_ns) < TURN_NS)
+	if (then_ns && meter_since(now_ns, then_ns) < CHARGING_MOST_NS)
 		return false;
-	/* Pairs with end_turn's release: the launch before has been charged. */
-	if (!__atomic_compare_exchange_n(&meter->turn_ns, &then_ns, now_ns, false, __ATOMIC_ACQUIRE,
-					 __ATOMIC_RELAXED))
+	/* Pairs with end_charging's release: the launch before has been charged. */
+	if (!__atomic_compare_exchange_n(&meter->charging_ns, &then_ns, now_ns, false,
+					 __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
 		return false;
-	pass->turn_ns = now_ns;
+	pass->charging_ns = now_ns;
 	return true;
 }
 
-static void end_turn(struct meter *meter, struct pace_pass *pass)
+static void end_charging(struct meter *meter, struct pace_pass *pass)
 {
-	uint64_t turn_ns = pass->turn_ns;
+	uint64_t charging_ns = pass->charging_ns;
 
-	if (turn_ns) /* which may be another's by now */
-		__atomic_compare_exchange_n(&meter->turn_ns, &turn_ns, 0, false, __ATOMIC_RELEASE,
-					    __ATOMIC_RELAXED);
-	pass->turn_ns = 0;
+	if (charging_ns) /* which may be another's by now */
+		__atomic_compare_exchange_n(&meter->charging_ns, &charging_ns, 0, false,
+					    __ATOMIC_RELEASE, __ATOMIC_RELAXED);
+	pass->charging_ns = 0;
 }
 
-/* Whether the thread is admitted. If so, it has the bucket's turn, which end_turn() gives back.
- * */
+/* Whether the thread is admitted. If so, the others wait until end_charging(). */
 static bool may_go(struct meter *meter, struct pace_pass *pass)
 {
-	if (!bucket_is_open(meter->bucket) || !takes_turn(meter, pass))
+	if (!bucket_is_open(meter->bucket) || !begin_charging(meter, pass))
 		return false;
 	if (bucket_is_open(meter->bucket))
 		return true;
-	end_turn(meter, pass);
+	end_charging(meter, pass);
 	return false;
 }
 
@@ -134,7 +133,7 @@ static void note_held(struct meter *meter, bool open, unsigned pct, uint64_t *he
 		return;
 	*held_at_ns = clock_steady_ns();
 	bucket_count_held(meter->bucket);
-	trace_write_of(open ? TRACE_HELD_TURN : TRACE_HELD_SHUT, meter->bucket,
+	trace_write_of(open ? TRACE_HELD_CHARGING : TRACE_HELD_SHUT, meter->bucket,
 		       bucket_level(meter->bucket),
 		       open ? 0 : (int64_t)bucket_wait_ns(meter->bucket, pct));
 }
@@ -151,8 +150,8 @@ static void note_released(const struct meter *meter, uint64_t held_at_ns)
  * the group of processes that share the device, or turns, because another slice has come. */
 static bool goes_elsewhere(struct meter *meter, int device, uint64_t now_ns)
 {
-	return member_is(meter, device) || turns_are_due(meter, device, now_ns) ||
-	       member_shares(meter, device, now_ns);
+	return member_use_gang(meter, device) || turns_are_due(meter, device, now_ns) ||
+	       member_use_group(meter, device, now_ns);
 }
 
 /* Waits until the bucket admits the launch, or the device has no quota any more: 0, -EAGAIN when
@@ -181,7 +180,7 @@ static int wait_for_bucket(struct meter *meter, const struct pace_work *work,
 		open = bucket_is_open(meter->bucket);
 		note_held(meter, open, pct, &held_at_ns);
 		if (open) {
-			sys_sleep_ns(NAP_TURN_NS);
+			sys_sleep_ns(NAP_CHARGING_NS);
 		} else {
 			if (meter_is_blind(meter, now_ns))
 				meter_break(meter);
@@ -293,7 +292,7 @@ void pace_begin_exit(void)
 /* Whether the gang of several devices paces the launch, which then takes no turns. */
 static bool goes_by_own_gang(struct meter *meter, int device)
 {
-	bool goes = member_is(meter, device);
+	bool goes = member_use_gang(meter, device);
 
 	cores_note_gang(meter, goes);
 	return goes;
@@ -343,14 +342,14 @@ static int enter(struct pace_pass *ret_pass, struct meter *meter, const struct p
 	if (goes_by_own_gang(meter, work->device))
 		return enter_gang(ret_pass, meter, work);
 	pct = cores_limit(meter);
-	if (by_turn_is(meter, work->device)) {
+	if (by_turn_use(meter, work->device)) {
 		error = enter_turn(ret_pass, meter, work, &goes);
 		if (error || goes)
 			return error;
 		pct = cores_limit(meter);
 	}
 	now_ns = clock_steady_ns();
-	if (pct && member_shares(meter, work->device, now_ns))
+	if (pct && member_use_group(meter, work->device, now_ns))
 		return enter_gang(ret_pass, meter, work);
 	cores_note_limit(meter, pct != 0);
 	if (!pct)
@@ -419,7 +418,7 @@ void pace_leave(struct pace_pass *pass, const struct pace_work *work, bool submi
 	}
 	if (!submitted) {
 		RELAXED_SUB(meter->entered, 1);
-		end_turn(meter, pass);
+		end_charging(meter, pass);
 		if (sample)
 			span_drop(sample);
 		return;
@@ -440,7 +439,7 @@ void pace_leave(struct pace_pass *pass, const struct pace_work *work, bool submi
 	if (sample && !sample_end(sample, work, unknown, now_ns) && unknown)
 		meter_charge(meter, SAMPLE_BLIND_NS, SAMPLE_BLIND_NS, now_ns);
 	RELAXED_SUB(meter->entered, 1);
-	end_turn(meter, pass);
+	end_charging(meter, pass);
 	overdue_note_admitted(meter, pass, now_ns);
 	meter_note_stream(meter, work, now_ns);
 	sync_submitted(meter, work);

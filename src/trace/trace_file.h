@@ -67,8 +67,8 @@ enum trace_reason {
 	     "launches of a lease charged together")                                               \
 	KIND(HELD_SHUT, "held-shut", "level_ns", "wait_ns", NULL,                                  \
 	     "launch held: the bucket is shut")                                                    \
-	KIND(HELD_TURN, "held-turn", "level_ns", NULL, NULL,                                       \
-	     "launch held: another thread that waited goes first")                                 \
+	KIND(HELD_CHARGING, "held-charging", "level_ns", NULL, NULL,                               \
+	     "launch held: the launch of another thread is not charged yet")                       \
 	KIND(HELD_OVERDUE, "held-overdue", "overdue_ns", "patience_ns", NULL,                      \
 	     "launch held: earlier work is overdue")                                               \
 	KIND(HELD_UNKNOWN, "held-unknown", "patience_ns", NULL, NULL,                              \

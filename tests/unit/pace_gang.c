@@ -211,7 +211,7 @@ UNIT_TEST(test_open)
 {
 	assert_int_equal(ask_as(0, 0, false), 0);
 	assert_int_equal(ask_as(0, GANG_SHUT_NS + 1, true), 0);
-	assert_false(gang_is_shut(&gangs[0]));
+	assert_false(!gang_is_open(&gangs[0]));
 }
 
 /* A member whose device is at work waits; one whose device is idle goes on after the grace; and no
@@ -220,7 +220,7 @@ UNIT_TEST(test_closing)
 {
 	ask_as(1, 0, true);
 	assert_int_not_equal(ask_as(0, GANG_SHUT_NS, true), 0);
-	assert_true(gang_is_shut(&gangs[0]));
+	assert_true(!gang_is_open(&gangs[0]));
 	assert_int_not_equal(ask_as(1, GANG_SHUT_NS, false), 0);
 	now_ns += GANG_GRACE_NS;
 	assert_int_equal(ask_as(1, GANG_SHUT_NS, false), 0);
@@ -229,7 +229,7 @@ UNIT_TEST(test_closing)
 	assert_int_equal(ask_as(1, -1000, false), -GANG_SHUT_NS);
 	now_ns += (uint64_t)-GANG_SHUT_NS;
 	assert_int_equal(ask_as(0, 0, false), 0);
-	assert_false(gang_is_shut(&gangs[0]));
+	assert_false(!gang_is_open(&gangs[0]));
 	assert_int_equal(devices[0].throttled, 1);
 	assert_int_equal(devices[1].throttled, 1);
 	assert_true(devices[0].throttled_ns > (uint64_t)-GANG_SHUT_NS);
@@ -383,11 +383,11 @@ UNIT_TEST(test_join)
 UNIT_TEST(test_next_gang_is_open)
 {
 	assert_int_not_equal(ask_as(0, GANG_SHUT_NS, false), 0);
-	assert_true(gang_is_shut(&gangs[0]));
+	assert_true(!gang_is_open(&gangs[0]));
 	gang_leave(&ranks[1].self);
 	now_ns += 3600 * NS_PER_S;
 	assert_true(gang_join(&gangs[1], &ranks[1].self, 2, 1));
-	assert_false(gang_is_shut(&gangs[0]));
+	assert_false(!gang_is_open(&gangs[0]));
 	assert_int_equal(ask_as(0, 0, false), 0);
 	assert_int_equal(ask_as(1, 0, false), 0);
 	assert_int_equal(devices[0].throttled, 0);
@@ -423,10 +423,10 @@ UNIT_TEST(test_joint_devices)
 
 	ask_as(0, GANG_SHUT_NS, false);
 	ask_as(1, 0, false);
-	assert_true(gang_is_shut(&gangs[0]));
+	assert_true(!gang_is_open(&gangs[0]));
 	now_ns += (uint64_t)-GANG_SHUT_NS;
 	assert_int_equal(ask_as(1, 0, false), 0);
-	assert_false(gang_is_shut(&gangs[0]));
+	assert_false(!gang_is_open(&gangs[0]));
 	now_ns += 100 * MS;
 	assert_int_equal(ask_as(0, 0, false), 0);
 	assert_int_equal(ask_as(1, 0, false), 0);

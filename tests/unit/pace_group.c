@@ -91,17 +91,17 @@ UNIT_TEST_ALONE(test_next_group_is_open)
 {
 	begin();
 	assert_true(ask(0, GANG_DEVICE_SHUT_NS, false) > 0);
-	assert_true(gang_is_shut(&group));
+	assert_true(!gang_is_open(&group));
 	gang_leave(&members[0]);
 	dead[2] = true;
 	assert_true(gang_join(&group, &members[0], 1, 0));
-	assert_true(gang_is_shut(&group));
+	assert_true(!gang_is_open(&group));
 
 	gang_leave(&members[0]);
 	dead[3] = true;
 	now_ns += 3600 * NS_PER_S;
 	assert_true(gang_join(&group, &members[0], 1, 0));
-	assert_false(gang_is_shut(&group));
+	assert_false(!gang_is_open(&group));
 	assert_int_equal(ask(0, 0, false), 0);
 	assert_int_equal(devices[0].throttled, 0);
 	assert_int_equal(devices[0].throttled_ns, 0);
@@ -189,9 +189,9 @@ UNIT_TEST_ALONE(test_opens_with_one_holder)
 	for (uint64_t until_ns = now_ns + 2 * GANG_HOLD_SOFT_NS; now_ns < until_ns; now_ns += MS)
 		for (unsigned i = 0; i < MEMBERS; i++)
 			ask(i, GANG_DEVICE_SHUT_NS, false);
-	assert_true(gang_is_shut(&group));
+	assert_true(!gang_is_open(&group));
 	assert_int_equal(ask(1, 0, false), 0);
-	assert_false(gang_is_shut(&group));
+	assert_false(!gang_is_open(&group));
 	look(1, true);
 	assert_int_not_equal(ask(2, 0, false), 0);
 	assert_int_not_equal(ask(0, 0, false), 0);
@@ -289,7 +289,7 @@ static void opened(void)
 	closes();
 	look(0, false);
 	assert_int_equal(ask(0, 0, false), 0);
-	assert_false(gang_is_shut(&group));
+	assert_false(!gang_is_open(&group));
 }
 
 /* However a member is killed, the next launch of another member goes within the time after which a
@@ -387,6 +387,6 @@ UNIT_TEST_ALONE(test_opens_by_what_is_seen_now)
 	now_ns += 1 * MS;
 	assert_int_equal(ask(0, -(int64_t)(5 * MS), false), 5 * MS);
 	assert_int_equal(ask(0, 0, false), GANG_POLL_NS);
-	assert_false(gang_is_shut(&group));
+	assert_false(!gang_is_open(&group));
 	assert_int_equal(ask(1, 0, false), 0); /* it has waited for longer */
 }

@@ -109,10 +109,10 @@ UNIT_TEST(test_traced)
 	assert_true(corrected == device->bucket.corrected);
 	assert_true((uint64_t)shut_ns == device->throttled_ns);
 	assert_int_equal(count[TRACE_BUCKET_SHUT], device->throttled);
-	assert_int_equal(count[TRACE_HELD_SHUT] + count[TRACE_HELD_TURN], device->held);
+	assert_int_equal(count[TRACE_HELD_SHUT] + count[TRACE_HELD_CHARGING], device->held);
 	assert_true(count[TRACE_HELD_UNKNOWN] > 0);
-	assert_int_equal(count[TRACE_RELEASED], count[TRACE_HELD_SHUT] + count[TRACE_HELD_TURN] +
-							count[TRACE_HELD_UNKNOWN] +
-							count[TRACE_HELD_OVERDUE]);
+	assert_int_equal(count[TRACE_RELEASED],
+			 count[TRACE_HELD_SHUT] + count[TRACE_HELD_CHARGING] +
+				 count[TRACE_HELD_UNKNOWN] + count[TRACE_HELD_OVERDUE]);
 	assert_true(count[TRACE_SAMPLE] > 0 && count[TRACE_WINDOW] > 0);
 }
