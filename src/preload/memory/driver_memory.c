@@ -47,15 +47,16 @@ CUresult driver_memory_begin(struct driver_memory *growth, CUdevice device, uint
 	result = headroom_on(growth->device, &growth->counted);
 	if (result != CUDA_SUCCESS || !growth->counted)
 		return result;
-	error = quota_driver_reserve(growth->device, least_bytes, most_bytes, &growth->held_bytes);
+	error = quota_driver_reserve(growth->device, least_bytes, most_bytes,
+				     &growth->reserved_bytes);
 	if (error == -EDQUOT) {
 		headroom_make(growth->device);
 		error = quota_driver_reserve(growth->device, least_bytes, most_bytes,
-					     &growth->held_bytes);
+					     &growth->reserved_bytes);
 	}
 	if (error)
 		return headroom_refuse(growth->device, least_bytes, error);
-	growth->before_bytes = quota_driver_bytes(growth->device) - growth->held_bytes;
+	growth->before_bytes = quota_driver_bytes(growth->device) - growth->reserved_bytes;
 	growth->looked =
 		!quota_is_compared(growth->device) && look(growth->device, &growth->free_bytes);
 	return CUDA_SUCCESS;
@@ -70,7 +71,7 @@ static uint64_t gone(const struct driver_memory *growth)
 	if (!growth->looked || !look(growth->device, &free_bytes))
 		return 0;
 	bytes = growth->free_bytes > free_bytes ? growth->free_bytes - free_bytes : 0;
-	return bytes > growth->held_bytes ? bytes - growth->held_bytes : 0;
+	return bytes > growth->reserved_bytes ? bytes - growth->reserved_bytes : 0;
 }
 
 /* Charges the memory that the driver took beyond the reservation. */
@@ -90,19 +91,20 @@ static void charge_growth(const struct driver_memory *growth)
 
 bool driver_memory_end(struct driver_memory *growth, CUresult result)
 {
-	uint64_t own;
+	uint64_t now_bytes;
 
 	if (!growth->counted)
 		return true;
 	if (result != CUDA_SUCCESS) {
-		quota_driver_settle(growth->device, growth->held_bytes, 0);
+		quota_driver_settle(growth->device, growth->reserved_bytes, 0);
 		return true;
 	}
-	quota_driver_settle(growth->device, growth->held_bytes, growth->held_bytes);
+	quota_driver_settle(growth->device, growth->reserved_bytes, growth->reserved_bytes);
 	charge_growth(growth);
-	own = quota_driver_bytes(growth->device);
-	growth->held_bytes = own > growth->before_bytes ? own - growth->before_bytes : 0;
-	if (!growth->held_bytes || !quota_is_above_limit(growth->device))
+	now_bytes = quota_driver_bytes(growth->device);
+	growth->charged_bytes =
+		now_bytes > growth->before_bytes ? now_bytes - growth->before_bytes : 0;
+	if (!growth->charged_bytes || !quota_is_above_limit(growth->device))
 		return true;
 	quota_ending_begin();
 	return false;
@@ -110,10 +112,10 @@ bool driver_memory_end(struct driver_memory *growth, CUresult result)
 
 CUresult driver_memory_refuse(const struct driver_memory *growth)
 {
-	quota_driver_return(growth->device, growth->held_bytes);
+	quota_driver_return(growth->device, growth->charged_bytes);
 	quota_ending_end();
 	reconcile_at_rest(growth->device);
-	return headroom_refuse(growth->device, growth->held_bytes, -EOVERFLOW);
+	return headroom_refuse(growth->device, growth->charged_bytes, -EOVERFLOW);
 }
 
 void driver_memory_undone(CUdevice device)

@@ -11,9 +11,10 @@ struct driver_memory {
 	bool counted; /* a quota applies */
 	bool looked;  /* free_bytes is known */
 	CUdevice device;
-	uint64_t free_bytes;   /* of the device, before */
-	uint64_t before_bytes; /* quota_driver_bytes, before */
-	uint64_t held_bytes;   /* reserved; after driver_memory_end: what was charged meanwhile */
+	uint64_t free_bytes;     /* of the device, before the driver's call */
+	uint64_t before_bytes;   /* quota_driver_bytes, before the reservation */
+	uint64_t reserved_bytes; /* for the driver's call */
+	uint64_t charged_bytes;  /* by driver_memory_end: of the call, and of others meanwhile */
 };
 
 /* Before the driver's call. There must be room for least_bytes. As much as there is, up to
