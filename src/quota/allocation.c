@@ -170,13 +170,14 @@ int quota_settle(const struct quota_reservation *reservation, const struct block
 	return 0;
 }
 
-bool quota_charge_of(uint64_t address, int *ret_device, uint64_t *ret_bytes)
+bool quota_find_block(uint64_t address, struct quota_block *ret_block)
 {
 	struct block block;
 
-	if (!blocks_find(address, &block, ret_bytes))
+	if (!blocks_find(address, &block, &ret_block->bytes))
 		return false;
-	*ret_device = block.device;
+	ret_block->device = block.device;
+	ret_block->context = block.context;
 	return !block.managed;
 }
 

@@ -125,10 +125,15 @@ void quota_cancel(const struct quota_reservation *reservation);
  * the block and cancels. */
 int quota_settle(const struct quota_reservation *reservation, const struct block *block);
 
-/* ret_bytes: the granules of the block that begins at the address, also those that it shares with
- * other blocks. A process that imports the block can keep that memory. False: the block is not
- * known. */
-bool quota_charge_of(uint64_t address, int *ret_device, uint64_t *ret_bytes);
+/* A block as another process can import it. */
+struct quota_block {
+	int device;
+	uint64_t context; /* its end frees the block, whatever context is current */
+	uint64_t bytes; /* of the granules that it lies in, also of those that other blocks share */
+};
+
+/* The block that begins at the address. False: it is not known, or is managed memory. */
+bool quota_find_block(uint64_t address, struct quota_block *ret_block);
 
 struct quota_release {
 	struct block block;

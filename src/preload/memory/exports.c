@@ -194,8 +194,8 @@ static unsigned find_pending_locked(uint32_t serial)
 	return i;
 }
 
-/* The block was freed while the driver exported it. Its charge stays, as hidden, while the
- * descriptor is open. */
+/* The block was freed while the driver exported it. The region keeps its charge while a descriptor
+ * of it is open anywhere. If the region has no place, the charge stays here, as hidden. */
 static void end_freed_locked(unsigned i, CUresult result, int fd)
 {
 	struct export *export = &exports[i];
@@ -208,8 +208,13 @@ static void end_freed_locked(unsigned i, CUresult result, int fd)
 	}
 	export->key = (struct region_descriptors){0, 0};
 	export->unsure = region_descriptor_mark(fd, &export->key) != 0;
-	if (export->unsure)
+	if (export->unsure) {
 		export->key.file = 1;
+	} else if (quota_share_export(export->device, &export->key, export->bytes) == 0) {
+		quota_share_withdraw(export->device, export->key.key, export->bytes, 0);
+		quota_hidden_gone(export->device, export->bytes);
+		remove_export_locked(i);
+	}
 }
 
 CUresult share_export_end(uint32_t serial, CUresult result, int fd, uint64_t bytes)

@@ -121,26 +121,13 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, vo
 	return result;
 }
 
-/* The block of which a range is exported. */
-struct exported_block {
-	CUdeviceptr base;
-	CUdevice device;
-	uint64_t bytes;
-	CUcontext context;
-};
-
-static bool find_block(CUdeviceptr address, struct exported_block *ret_block)
+/* The block that has the address, and where it begins. */
+static bool find_block(CUdeviceptr address, CUdeviceptr *ret_base, struct quota_block *ret_block)
 {
-	struct place place;
 	size_t size;
-	bool counted;
 
-	if (headroom_find(&place, &counted) != CUDA_SUCCESS || !counted ||
-	    cuda.cuMemGetAddressRange_v2(&ret_block->base, &size, address) != CUDA_SUCCESS ||
-	    !quota_charge_of(ret_block->base, &ret_block->device, &ret_block->bytes))
-		return false;
-	ret_block->context = place.context;
-	return true;
+	return cuda.cuMemGetAddressRange_v2(ret_base, &size, address) == CUDA_SUCCESS &&
+	       quota_find_block(*ret_base, ret_block);
 }
 
 /* A DMA-BUF keeps its memory: a block, or physical memory that is mapped at the address. The memory
@@ -149,7 +136,8 @@ CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t si
 				       CUmemRangeHandleType handleType, unsigned long long flags)
 {
 	CUmemGenericAllocationHandle memory;
-	struct exported_block block;
+	struct quota_block block;
+	CUdeviceptr base;
 	uint32_t serial;
 	CUdevice device;
 	CUresult result;
@@ -166,8 +154,9 @@ CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t si
 		    quota_holding_charge(HOLDING_PHYSICAL, memory, &device, &bytes))
 			result = export_fd(memory, fd, device, bytes, NULL);
 		virtual_reference_drop(memory);
-	} else if (find_block(dptr, &block)) {
-		if (!share_export_begin(block.base, block.device, block.context, &serial))
+	} else if (find_block(dptr, &base, &block)) {
+		if (!share_export_begin(base, block.device, (CUcontext)(uintptr_t)block.context,
+					&serial))
 			return CUDA_ERROR_OUT_OF_MEMORY;
 		result = cuda.cuMemGetHandleForAddressRange(&fd, dptr, size, handleType, flags);
 		result = share_export_end(serial, result, fd, block.bytes);

@@ -11,22 +11,19 @@
 
 CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
 {
-	struct place place;
+	struct quota_block block;
 	CUdeviceptr base;
-	CUdevice device;
-	uint64_t bytes;
 	size_t size;
-	bool counted;
 	CUresult result;
 
 	trace_call(__func__);
 	cuda_bind();
 	result = cuda.cuIpcGetMemHandle(pHandle, dptr);
 	if (result == CUDA_SUCCESS && quota_attached() &&
-	    headroom_find(&place, &counted) == CUDA_SUCCESS && counted &&
 	    cuda.cuMemGetAddressRange_v2(&base, &size, dptr) == CUDA_SUCCESS &&
-	    quota_charge_of(base, &device, &bytes))
-		share_export_handle(base, pHandle, sizeof(*pHandle), device, bytes, place.context);
+	    quota_find_block(base, &block))
+		share_export_handle(base, pHandle, sizeof(*pHandle), block.device, block.bytes,
+				    (CUcontext)(uintptr_t)block.context);
 	return result;
 }
 

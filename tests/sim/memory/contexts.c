@@ -76,7 +76,7 @@ TEST(primary_retained)
 	assert_contexts(1, 10 * MIB);
 	CHECK_OK(cuDevicePrimaryCtxRelease_v2(0));
 	assert_contexts(0, 0);
-	CHECK_CUDA(cuDevicePrimaryCtxRelease_v2(0), CUDA_ERROR_INVALID_CONTEXT);
+	CHECK_EQUAL(cuDevicePrimaryCtxRelease_v2(0), CUDA_ERROR_INVALID_CONTEXT);
 	assert_contexts(0, 0);
 }
 
@@ -176,8 +176,8 @@ static void all_refused(void)
 	int active;
 
 	for (unsigned version = 0; version < VERSIONS; version++)
-		CHECK_CUDA(create_by(version, &context), CUDA_ERROR_OUT_OF_MEMORY);
-	CHECK_CUDA(cuDevicePrimaryCtxRetain(&context, 0), CUDA_ERROR_OUT_OF_MEMORY);
+		CHECK_EQUAL(create_by(version, &context), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_EQUAL(cuDevicePrimaryCtxRetain(&context, 0), CUDA_ERROR_OUT_OF_MEMORY);
 	CHECK(context == (CUcontext)UNTOUCHED);
 	CHECK_OK(cuDevicePrimaryCtxGetState(0, &flags, &active));
 	CHECK_EQUAL(active, 0);
@@ -289,15 +289,15 @@ TEST(rejected)
 	CUcontext context = (CUcontext)UNTOUCHED;
 
 	init("2g");
-	CHECK_CUDA(cuCtxCreate(NULL, 0, 0), CUDA_ERROR_INVALID_VALUE);
-	CHECK_CUDA(cuCtxCreate_v2(NULL, 0, 0), CUDA_ERROR_INVALID_VALUE);
-	CHECK_CUDA(cuCtxCreate_v3(NULL, NULL, 0, 0, 0), CUDA_ERROR_INVALID_VALUE);
-	CHECK_CUDA(cuCtxCreate_v4(NULL, NULL, 0, 0), CUDA_ERROR_INVALID_VALUE);
-	CHECK_CUDA(cuCtxCreate_v2(&context, 1u << 20, 0), CUDA_ERROR_INVALID_VALUE);
-	CHECK_CUDA(cuDevicePrimaryCtxRetain(NULL, 0), CUDA_ERROR_INVALID_VALUE);
-	CHECK_CUDA(cuCtxDestroy_v2(NULL), CUDA_ERROR_INVALID_CONTEXT);
-	CHECK_CUDA(cuCtxDetach(NULL), CUDA_ERROR_INVALID_CONTEXT);
-	CHECK_CUDA(cuDevicePrimaryCtxRelease_v2(0), CUDA_ERROR_INVALID_CONTEXT);
+	CHECK_EQUAL(cuCtxCreate(NULL, 0, 0), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuCtxCreate_v2(NULL, 0, 0), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuCtxCreate_v3(NULL, NULL, 0, 0, 0), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuCtxCreate_v4(NULL, NULL, 0, 0), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuCtxCreate_v2(&context, 1u << 20, 0), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuDevicePrimaryCtxRetain(NULL, 0), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuCtxDestroy_v2(NULL), CUDA_ERROR_INVALID_CONTEXT);
+	CHECK_EQUAL(cuCtxDetach(NULL), CUDA_ERROR_INVALID_CONTEXT);
+	CHECK_EQUAL(cuDevicePrimaryCtxRelease_v2(0), CUDA_ERROR_INVALID_CONTEXT);
 	CHECK(context == (CUcontext)UNTOUCHED);
 	assert_contexts(0, 0);
 }
@@ -311,10 +311,10 @@ TEST(no_such_device)
 	for (unsigned i = 0; i < sizeof(devices) / sizeof(*devices); i++) {
 		CUdevice device = devices[i];
 
-		CHECK_CUDA(cuCtxCreate_v2(&context, 0, device), CUDA_ERROR_INVALID_DEVICE);
-		CHECK_CUDA(cuDevicePrimaryCtxRetain(&context, device), CUDA_ERROR_INVALID_DEVICE);
-		CHECK_CUDA(cuDevicePrimaryCtxRelease_v2(device), CUDA_ERROR_INVALID_DEVICE);
-		CHECK_CUDA(cuDevicePrimaryCtxReset_v2(device), CUDA_ERROR_INVALID_DEVICE);
+		CHECK_EQUAL(cuCtxCreate_v2(&context, 0, device), CUDA_ERROR_INVALID_DEVICE);
+		CHECK_EQUAL(cuDevicePrimaryCtxRetain(&context, device), CUDA_ERROR_INVALID_DEVICE);
+		CHECK_EQUAL(cuDevicePrimaryCtxRelease_v2(device), CUDA_ERROR_INVALID_DEVICE);
+		CHECK_EQUAL(cuDevicePrimaryCtxReset_v2(device), CUDA_ERROR_INVALID_DEVICE);
 	}
 	CHECK(context == (CUcontext)UNTOUCHED);
 	assert_contexts(0, 0);
@@ -328,12 +328,12 @@ TEST(too_early)
 	size_t available, total;
 
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", "2g");
-	CHECK_CUDA(cuMemGetInfo_v2(&available, &total), CUDA_ERROR_NOT_INITIALIZED);
-	CHECK_CUDA(cuDeviceTotalMem_v2(&total, 0), CUDA_ERROR_NOT_INITIALIZED);
-	CHECK_CUDA(cuMemAlloc_v2(&address, 1), CUDA_ERROR_NOT_INITIALIZED);
-	CHECK_CUDA(cuMemFree_v2(1), CUDA_ERROR_NOT_INITIALIZED);
-	CHECK_CUDA(cuDevicePrimaryCtxRetain(&context, 0), CUDA_ERROR_NOT_INITIALIZED);
-	CHECK_CUDA(cuCtxCreate_v2(&context, 0, 0), CUDA_ERROR_NOT_INITIALIZED);
+	CHECK_EQUAL(cuMemGetInfo_v2(&available, &total), CUDA_ERROR_NOT_INITIALIZED);
+	CHECK_EQUAL(cuDeviceTotalMem_v2(&total, 0), CUDA_ERROR_NOT_INITIALIZED);
+	CHECK_EQUAL(cuMemAlloc_v2(&address, 1), CUDA_ERROR_NOT_INITIALIZED);
+	CHECK_EQUAL(cuMemFree_v2(1), CUDA_ERROR_NOT_INITIALIZED);
+	CHECK_EQUAL(cuDevicePrimaryCtxRetain(&context, 0), CUDA_ERROR_NOT_INITIALIZED);
+	CHECK_EQUAL(cuCtxCreate_v2(&context, 0, 0), CUDA_ERROR_NOT_INITIALIZED);
 	CHECK(context == (CUcontext)UNTOUCHED);
 	cuda_start(0);
 	take(MIB);
@@ -453,4 +453,25 @@ TEST(guess_that_stays)
 	CHECK(now_ms() - began < 10 * GUESS_PATIENCE_MS);
 	CHECK_EQUAL(ledger_of(other.pid, 0).context, 1024 * MIB);
 	member_kill(&other);
+}
+
+/* An exported block ends with the context that it was made in, whichever was current at the export.
+ */
+TEST(exported_while_another_is_current)
+{
+	CUcontext first, second;
+	CUdeviceptr block;
+	int fd = -1;
+
+	init("4g");
+	first = create();
+	block = take(256 * MIB);
+	second = create();
+	CHECK_OK(cuMemGetHandleForAddressRange(&fd, block, 256 * MIB,
+					       CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
+	CHECK_OK(cuCtxDestroy_v2(second));
+	CHECK_EQUAL(ledger_own(0).data, 256 * MIB);
+	CHECK_OK(cuCtxDestroy_v2(first));
+	CHECK_AT_MOST(256 * MIB, ledger_used(0)); /* the descriptor keeps it */
+	CHECK_EQUAL(close(fd), 0);
 }
