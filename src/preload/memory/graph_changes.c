@@ -57,10 +57,21 @@ CUresult cuGraphAddKernelNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
 						  numDependencies, nodeParams));
 }
 
+static CUresult admit_any_node(const CUgraphNodeParams *params)
+{
+	if (params && params->type == CU_GRAPH_NODE_TYPE_KERNEL)
+		return admit_node(params->kernel.func, params->kernel.kern);
+	cuda_bind();
+	return CUDA_SUCCESS;
+}
+
 CUresult cuGraphAddNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
 			size_t numDependencies, CUgraphNodeParams *nodeParams)
 {
-	cuda_bind();
+	CUresult result = admit_any_node(nodeParams);
+
+	if (result != CUDA_SUCCESS)
+		return result;
 	return noded(cuda.cuGraphAddNode(phGraphNode, hGraph, dependencies, numDependencies,
 					 nodeParams));
 }
@@ -69,7 +80,10 @@ CUresult cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
 			   const CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData,
 			   size_t numDependencies, CUgraphNodeParams *nodeParams)
 {
-	cuda_bind();
+	CUresult result = admit_any_node(nodeParams);
+
+	if (result != CUDA_SUCCESS)
+		return result;
 	return noded(cuda.cuGraphAddNode_v2(phGraphNode, hGraph, dependencies, dependencyData,
 					    numDependencies, nodeParams));
 }

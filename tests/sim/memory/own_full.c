@@ -33,8 +33,21 @@ static CUresult add_node(CUfunction function)
 	CUgraph graph;
 	CUgraphNode node;
 
-	CHECK_CUDA(cuGraphCreate(&graph, 0), CUDA_SUCCESS);
+	CHECK_OK(cuGraphCreate(&graph, 0));
 	return cuGraphAddKernelNode_v2(&node, graph, NULL, 0, &kernel);
+}
+
+static CUresult add_any_node(CUfunction function)
+{
+	CUgraphNodeParams params = {
+		.type = CU_GRAPH_NODE_TYPE_KERNEL,
+		.kernel = {function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL, NULL},
+	};
+	CUgraph graph;
+	CUgraphNode node;
+
+	CHECK_OK(cuGraphCreate(&graph, 0));
+	return cuGraphAddNode(&node, graph, NULL, 0, &params);
 }
 
 static CUresult get_function(CUfunction function)
@@ -65,8 +78,8 @@ static void list_many(void)
 	for (unsigned i = 0; i < MANY; i++) {
 		CUmodule module;
 
-		CHECK_CUDA(cuModuleLoadData(&module, code), CUDA_SUCCESS);
-		CHECK_CUDA(cuModuleEnumerateFunctions(&many[i], 1, module), CUDA_SUCCESS);
+		CHECK_OK(cuModuleLoadData(&module, code));
+		CHECK_OK(cuModuleEnumerateFunctions(&many[i], 1, module));
 	}
 }
 
@@ -96,6 +109,7 @@ static const struct row {
 	{"functions_of_kernels", fetch_many, get_function, "1"},
 	{"functions_that_are_loaded", list_many, cuFuncLoad, "1"},
 	{"nodes_of_graphs", fetch_many, add_node, "2"},
+	{"nodes_of_any_kind", fetch_many, add_any_node, "2"},
 };
 
 static void refuses(const struct row *row)
@@ -126,13 +140,13 @@ TEST(later_launches)
 	start_lazy("4g");
 	kernel = lazy_load();
 	launch(kernel);
-	CHECK_CUDA(cuModuleLoadData(&module, code), CUDA_SUCCESS);
-	CHECK_CUDA(cuModuleEnumerateFunctions(&listed, 1, module), CUDA_SUCCESS);
-	CHECK_CUDA(cuFuncLoad(listed), CUDA_SUCCESS);
+	CHECK_OK(cuModuleLoadData(&module, code));
+	CHECK_OK(cuModuleEnumerateFunctions(&listed, 1, module));
+	CHECK_OK(cuFuncLoad(listed));
 	fill_above();
 	launch(kernel);
 	launch(listed);
-	CHECK_CUDA(add_node(kernel), CUDA_SUCCESS);
+	CHECK_OK(add_node(kernel));
 }
 
 /* After an unload, a handle that is fetched again may be another function's. */
@@ -142,13 +156,13 @@ TEST(later_launches_after_an_unload)
 	CUmodule module, other;
 
 	start_lazy("4g");
-	CHECK_CUDA(cuModuleLoadData(&module, code), CUDA_SUCCESS);
-	CHECK_CUDA(cuModuleLoadData(&other, code), CUDA_SUCCESS);
-	CHECK_CUDA(cuModuleGetFunction(&function, module, "nothing"), CUDA_SUCCESS);
+	CHECK_OK(cuModuleLoadData(&module, code));
+	CHECK_OK(cuModuleLoadData(&other, code));
+	CHECK_OK(cuModuleGetFunction(&function, module, "nothing"));
 	launch(function);
-	CHECK_CUDA(cuModuleUnload(other), CUDA_SUCCESS);
+	CHECK_OK(cuModuleUnload(other));
 	fill_above();
-	CHECK_CUDA(cuModuleGetFunction(&function, module, "nothing"), CUDA_SUCCESS);
+	CHECK_OK(cuModuleGetFunction(&function, module, "nothing"));
 	launch(function);
 }
 
@@ -162,12 +176,12 @@ TEST(captured_launches)
 
 	start_lazy("4g");
 	function = lazy_load();
-	CHECK_CUDA(cuStreamCreate(&stream, 1 /* non-blocking */), CUDA_SUCCESS);
+	CHECK_OK(cuStreamCreate(&stream, 1 /* non-blocking */));
 	fill_above();
-	CHECK_CUDA(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
-	CHECK_CUDA(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL), CUDA_SUCCESS);
-	CHECK_CUDA(cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
-	CHECK_CUDA(cuGraphGetNodes(graph, NULL, &nodes), CUDA_SUCCESS);
+	CHECK_OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	CHECK_OK(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL));
+	CHECK_OK(cuStreamEndCapture(stream, &graph));
+	CHECK_OK(cuGraphGetNodes(graph, NULL, &nodes));
 	CHECK_EQUAL(nodes, 1);
 }
 
@@ -178,13 +192,13 @@ TEST(refused_and_retried)
 	CUkernel kernel;
 
 	start_lazy("4g");
-	CHECK_CUDA(cuLibraryLoadData(&library, code, NULL, NULL, 0, NULL, NULL, 0), CUDA_SUCCESS);
-	CHECK_CUDA(cuLibraryGetKernel(&kernel, library, "nothing"), CUDA_SUCCESS);
+	CHECK_OK(cuLibraryLoadData(&library, code, NULL, NULL, 0, NULL, NULL, 0));
+	CHECK_OK(cuLibraryGetKernel(&kernel, library, "nothing"));
 	launch((CUfunction)(void *)kernel);
 	fill_above();
-	CHECK_CUDA(cuLibraryUnload(library), CUDA_SUCCESS);
+	CHECK_OK(cuLibraryUnload(library));
 	rest();
-	CHECK_CUDA(load_and_launch(NULL), CUDA_SUCCESS);
+	CHECK_OK(load_and_launch(NULL));
 	CHECK_AT_MOST(ledger_used(0), outside_used(0));
 }
 
