@@ -72,7 +72,7 @@ static void sees(const char *asked, const char *gpus)
 	env_set(VISIBLE, asked);
 	count = snapshot(before, 1024);
 	if (*gpus == '!')
-		CHECK_CUDA(cuInit(0), atoi(gpus + 1));
+		CHECK_EQUAL(cuInit(0), atoi(gpus + 1));
 	else
 		assert_sees(gpus);
 	assert_restored(before, count);
@@ -168,7 +168,7 @@ TEST(without_policy)
 static void start_in_vain(void)
 {
 	devices_wrapper()->device_count = VGPU_DEVICES_MAX + 1;
-	CHECK_CUDA(cuInit(0), CUDA_ERROR_NOT_PERMITTED);
+	CHECK_EQUAL(cuInit(0), CUDA_ERROR_NOT_PERMITTED);
 }
 
 /* A slice cannot count what is held of more GPUs than a region has room for. */
@@ -258,8 +258,8 @@ TEST(seen_all_the_same)
 	three_of_four();
 	devices_wrapper()->meanwhile = show_all;
 	assert_sees("0123");
-	CHECK_CUDA(cuCtxCreate_v2(&context, 0, 0), CUDA_ERROR_DEVICE_UNAVAILABLE);
-	CHECK_CUDA(cuDevicePrimaryCtxRetain(&context, 0), CUDA_ERROR_DEVICE_UNAVAILABLE);
+	CHECK_EQUAL(cuCtxCreate_v2(&context, 0, 0), CUDA_ERROR_DEVICE_UNAVAILABLE);
+	CHECK_EQUAL(cuDevicePrimaryCtxRetain(&context, 0), CUDA_ERROR_DEVICE_UNAVAILABLE);
 	CHECK(context == (CUcontext)UNTOUCHED);
 	CHECK_EQUAL(outside_used(0), 0);
 	assert_held(2, 2, 2 * GIB);

@@ -18,7 +18,7 @@ static void get_address(const char *name)
 	CUdriverProcAddressQueryResult status;
 	void *function = NULL;
 
-	CHECK_CUDA(cuGetProcAddress_v2(name, &function, 13000, 0, &status), CUDA_SUCCESS);
+	CHECK_OK(cuGetProcAddress_v2(name, &function, 13000, 0, &status));
 	CHECK(function);
 }
 
@@ -32,7 +32,7 @@ static const char *const old_names[] = {"cuMemAlloc", "cuGraphCreate", "cuLibrar
 
 static void ask_for_known(void)
 {
-	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
+	CHECK_OK(cuInit(0));
 	for (unsigned i = 0; i < sizeof(old_names) / sizeof(*old_names); i++) {
 		get_address(old_names[i]);
 		find_symbol(old_names[i]);

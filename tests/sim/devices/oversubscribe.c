@@ -33,10 +33,10 @@ static void assert_view(uint64_t total, uint64_t available)
 	size_t shown_free = 0, shown_total = 0, device_total = 0;
 	struct figures by_nvml = inside(0, 1);
 
-	CHECK_CUDA(cuMemGetInfo_v2(&shown_free, &shown_total), CUDA_SUCCESS);
+	CHECK_OK(cuMemGetInfo_v2(&shown_free, &shown_total));
 	CHECK_EQUAL(shown_total, total);
 	CHECK_EQUAL(shown_free, available);
-	CHECK_CUDA(cuDeviceTotalMem_v2(&device_total, 0), CUDA_SUCCESS);
+	CHECK_OK(cuDeviceTotalMem_v2(&device_total, 0));
 	CHECK_EQUAL(device_total, total);
 	CHECK_EQUAL(by_nvml.total, total);
 	CHECK_EQUAL(by_nvml.used, ledger_used(0));
@@ -116,7 +116,7 @@ TEST(policy_does_not)
 TEST(wrong_word)
 {
 	card_and_quota("perhaps");
-	CHECK_CUDA(cuInit(0), CUDA_ERROR_NOT_PERMITTED);
+	CHECK_EQUAL(cuInit(0), CUDA_ERROR_NOT_PERMITTED);
 }
 
 /* While there is room on the card, nothing is managed: the process's figure has it. */
@@ -142,14 +142,14 @@ TEST(pitched)
 
 	card_and_quota("true");
 	cuda_start(0);
-	CHECK_CUDA(cuMemAllocPitch_v2(&p, &pitch, 1000, 2 * MIB, 4), CUDA_SUCCESS);
+	CHECK_OK(cuMemAllocPitch_v2(&p, &pitch, 1000, 2 * MIB, 4));
 	CHECK_EQUAL(pitch, 1024);
 	CHECK_EQUAL(ledger_own(0).data, 2 * GIB);
 	memset((void *)(uintptr_t)(p + 2 * GIB - MIB), 1, MIB);
 	before = ledger_used(0);
 	p = UNTOUCHED;
 	pitch = UNTOUCHED;
-	CHECK_CUDA(cuMemAllocPitch_v2(&p, &pitch, 1000, 2 * MIB, 4), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_EQUAL(cuMemAllocPitch_v2(&p, &pitch, 1000, 2 * MIB, 4), CUDA_ERROR_OUT_OF_MEMORY);
 	CHECK_EQUAL(p, UNTOUCHED);
 	CHECK_EQUAL(pitch, UNTOUCHED);
 	CHECK_EQUAL(ledger_used(0), before);
@@ -204,7 +204,7 @@ TEST(with_its_context)
 	card_and_quota("true");
 	cuda_start(0);
 	take(2 * GIB);
-	CHECK_CUDA(cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
+	CHECK_OK(cuDevicePrimaryCtxReset_v2(0));
 	CHECK_EQUAL(ledger_own(0).data, 0);
 }
 
@@ -245,7 +245,7 @@ TEST(stream_ordered)
 	card_and_quota("true");
 	cuda_start(0);
 	spin = spin_load();
-	CHECK_CUDA(cuStreamCreate(&stream, NON_BLOCKING), CUDA_SUCCESS);
+	CHECK_OK(cuStreamCreate(&stream, NON_BLOCKING));
 	give(take(1));
 	bare = ledger_used(0); /* with the kernel's code */
 	for (unsigned i = 0; i < PIECES; i++)
@@ -254,16 +254,16 @@ TEST(stream_ordered)
 	CHECK_AT_MOST(bare + 3 * GIB, ledger_used(0));
 	CHECK_AT_MOST(ledger_used(0), QUOTA);
 	memset((void *)(uintptr_t)pieces[PIECES - 1], 1, MIB);
-	CHECK_CUDA(cuMemAllocAsync(&pieces[PIECES], 2 * GIB, stream), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_EQUAL(cuMemAllocAsync(&pieces[PIECES], 2 * GIB, stream), CUDA_ERROR_OUT_OF_MEMORY);
 	busy(spin, 200 * MS, stream);
 	for (unsigned i = 0; i < PIECES; i++)
-		CHECK_CUDA(cuMemFreeAsync(pieces[i], stream), CUDA_SUCCESS);
+		CHECK_OK(cuMemFreeAsync(pieces[i], stream));
 	memset((void *)(uintptr_t)pieces[PIECES - 1], 2, MIB); /* the stream is not there yet */
 	give(take(1));
 	CHECK_AT_MOST(bare + 2 * GIB, ledger_used(0));
-	CHECK_CUDA(cuStreamSynchronize(stream), CUDA_SUCCESS);
+	CHECK_OK(cuStreamSynchronize(stream));
 	CHECK_EQUAL(ledger_used(0), bare);
-	CHECK_CUDA(cuMemFreeAsync(pieces[PIECES - 1], stream), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemFreeAsync(pieces[PIECES - 1], stream), CUDA_ERROR_INVALID_VALUE);
 }
 
 /* More frees at a time than are kept in mind, and what is left of them goes with the context. */
@@ -275,17 +275,17 @@ TEST(many_frees)
 	card_and_quota("true");
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", "16g");
 	cuda_start(0);
-	CHECK_CUDA(cuStreamCreate(&stream, NON_BLOCKING), CUDA_SUCCESS);
+	CHECK_OK(cuStreamCreate(&stream, NON_BLOCKING));
 	bare = ledger_used(0);
 	for (unsigned round = 0; round < 2; round++) {
 		for (unsigned i = 0; i < 100; i++)
 			pieces[i] = take_async(PIECE, stream);
 		for (unsigned i = 0; i < 100; i++)
-			CHECK_CUDA(cuMemFreeAsync(pieces[i], stream), CUDA_SUCCESS);
+			CHECK_OK(cuMemFreeAsync(pieces[i], stream));
 	}
-	CHECK_CUDA(cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
+	CHECK_OK(cuDevicePrimaryCtxReset_v2(0));
 	cuda_start(0);
-	CHECK_CUDA(cuCtxSynchronize(), CUDA_SUCCESS); /* the pool outlives the context */
+	CHECK_OK(cuCtxSynchronize()); /* the pool outlives the context */
 	give(take(1));
 	CHECK_AT_MOST(ledger_used(0), bare + 4 * MIB);
 }
@@ -299,11 +299,11 @@ static void explicit_child(void)
 	CUmemoryPool pool;
 
 	cuda_start(0);
-	CHECK_CUDA(cuMemPoolCreate(&pool, &properties), CUDA_SUCCESS);
+	CHECK_OK(cuMemPoolCreate(&pool, &properties));
 	for (unsigned i = 0; i < 2; i++) {
-		CHECK_CUDA(cuMemAllocFromPoolAsync(&pieces[0], 2 * GIB, pool, NULL),
-			   CUDA_ERROR_OUT_OF_MEMORY);
-		CHECK_CUDA(cuMemCreate(&handle, 2 * GIB, &prop, 0), CUDA_ERROR_OUT_OF_MEMORY);
+		CHECK_EQUAL(cuMemAllocFromPoolAsync(&pieces[0], 2 * GIB, pool, NULL),
+			    CUDA_ERROR_OUT_OF_MEMORY);
+		CHECK_EQUAL(cuMemCreate(&handle, 2 * GIB, &prop, 0), CUDA_ERROR_OUT_OF_MEMORY);
 	}
 }
 

@@ -96,8 +96,8 @@ static void fill_with(enum kind kind, CUstream stream, int wire)
 		count++;
 	ask(wire, WORD_LOOK);
 	while (count)
-		CHECK_CUDA(thing_end(&things[--count], stream), CUDA_SUCCESS);
-	CHECK_CUDA(cuStreamSynchronize(stream), CUDA_SUCCESS);
+		CHECK_OK(thing_end(&things[--count], stream));
+	CHECK_OK(cuStreamSynchronize(stream));
 }
 
 /* Small ones, in granules that they share; some stay to the end. */
@@ -169,7 +169,7 @@ static bool is_started(int wire)
 		live_without_context(wire);
 		return false;
 	}
-	CHECK_CUDA(cuCtxSetCurrent(context), CUDA_SUCCESS);
+	CHECK_OK(cuCtxSetCurrent(context));
 	return true;
 }
 
@@ -190,7 +190,7 @@ TEST_ROLE(live)
 	(void)argc;
 	if (!is_started(wire))
 		return;
-	CHECK_CUDA(cuStreamCreate(&stream, 1), CUDA_SUCCESS);
+	CHECK_OK(cuStreamCreate(&stream, 1));
 	for (enum kind kind = 0; kind < KINDS; kind++)
 		fill_with(kind, stream, wire);
 	take_small(wire);

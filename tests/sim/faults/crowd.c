@@ -70,13 +70,13 @@ static void start_soon(void)
 	CUcontext context;
 	CUresult result;
 
-	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
+	CHECK_OK(cuInit(0));
 	while ((result = cuDevicePrimaryCtxRetain(&context, 0)) != CUDA_SUCCESS) {
 		CHECK_EQUAL(result, CUDA_ERROR_OUT_OF_MEMORY);
 		CHECK(now_ms() - began < WAIT_S * 1000);
 		sleep_ms(1);
 	}
-	CHECK_CUDA(cuCtxSetCurrent(context), CUDA_SUCCESS);
+	CHECK_OK(cuCtxSetCurrent(context));
 	give(take_soon(1));
 }
 

@@ -19,13 +19,13 @@ static CUresult make_mapped(uint64_t bytes, CUdeviceptr *ret_address)
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	CHECK_CUDA(cuMemAddressReserve(&space, bytes, 0, 0, 0), CUDA_SUCCESS);
+	CHECK_OK(cuMemAddressReserve(&space, bytes, 0, 0, 0));
 	result = cuMemMap(space, bytes, 0, handle, 0);
-	CHECK_CUDA(cuMemRelease(handle), CUDA_SUCCESS);
+	CHECK_OK(cuMemRelease(handle));
 	if (result == CUDA_SUCCESS)
 		*ret_address = space;
 	else
-		CHECK_CUDA(cuMemAddressFree(space, bytes), CUDA_SUCCESS);
+		CHECK_OK(cuMemAddressFree(space, bytes));
 	return result;
 }
 
@@ -80,7 +80,7 @@ CUresult thing_end(const struct thing *thing, CUstream stream)
 		return cuMemFreeAsync(thing->address, stream);
 	case KIND_HANDLE:
 		result = cuMemUnmap(thing->address, thing->bytes);
-		CHECK_CUDA(cuMemAddressFree(thing->address, thing->bytes), CUDA_SUCCESS);
+		CHECK_OK(cuMemAddressFree(thing->address, thing->bytes));
 		return result;
 	case KIND_ARRAY:
 		return cuArrayDestroy(thing->array);

@@ -139,9 +139,9 @@ static void end_one(struct held *held)
 
 	held->thing[i] = held->thing[--held->count];
 	held->bytes -= thing.bytes;
-	CHECK_CUDA(come_out(CALL_END, began_us, thing_end(&thing, held->stream)), CUDA_SUCCESS);
+	CHECK_OK(come_out(CALL_END, began_us, thing_end(&thing, held->stream)));
 	if (thing.kind == KIND_ASYNC)
-		CHECK_CUDA(cuStreamSynchronize(held->stream), CUDA_SUCCESS);
+		CHECK_OK(cuStreamSynchronize(held->stream));
 }
 
 /* The greedy ones' are big. */
@@ -167,8 +167,8 @@ static void *churn(void *arg)
 {
 	struct held held = {.seed = self.number * 4 + (unsigned)(uintptr_t)arg};
 
-	CHECK_CUDA(cuCtxSetCurrent(self.context), CUDA_SUCCESS);
-	CHECK_CUDA(cuStreamCreate(&held.stream, 1), CUDA_SUCCESS);
+	CHECK_OK(cuCtxSetCurrent(self.context));
+	CHECK_OK(cuStreamCreate(&held.stream, 1));
 	for (unsigned round = 0; !self.ends || round < 20; round++) {
 		bool full = held.count == HELD || held.bytes > (self.greedy ? GREED : MODEST);
 
@@ -192,7 +192,7 @@ static void share(void)
 		word_add(&tally->opened, 1);
 	if (cuMemAlloc_v2(&own, 4 * MIB) != CUDA_SUCCESS)
 		return;
-	CHECK_CUDA(cuIpcGetMemHandle(&handle, own), CUDA_SUCCESS);
+	CHECK_OK(cuIpcGetMemHandle(&handle, own));
 	tally->handle[self.place] = handle;
 }
 
@@ -201,7 +201,7 @@ static bool start(void)
 	uint64_t began_us = go_in();
 	CUresult result;
 
-	CHECK_CUDA(come_out(CALL_INIT, began_us, cuInit(0)), CUDA_SUCCESS);
+	CHECK_OK(come_out(CALL_INIT, began_us, cuInit(0)));
 	for (;;) {
 		began_us = go_in();
 		result = cuDevicePrimaryCtxRetain(&self.context, 0);
@@ -211,7 +211,7 @@ static bool start(void)
 			return false;
 		sleep_ms(1);
 	}
-	CHECK_CUDA(cuCtxSetCurrent(self.context), CUDA_SUCCESS);
+	CHECK_OK(cuCtxSetCurrent(self.context));
 	word_add(&tally->with_context, 1);
 	return true;
 }

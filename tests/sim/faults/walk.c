@@ -46,19 +46,19 @@ void partner(int wire)
 			own = 0;
 		}
 		if (opened && (order == ORDER_CLOSE || order == ORDER_CLEAN)) {
-			CHECK_CUDA(cuIpcCloseMemHandle(opened), CUDA_SUCCESS);
+			CHECK_OK(cuIpcCloseMemHandle(opened));
 			opened = 0;
 		}
 		if (order == ORDER_OPEN) {
 			handle = hear_handle(wire);
-			CHECK_CUDA(cuIpcOpenMemHandle_v2(&opened, handle, 1), CUDA_SUCCESS);
+			CHECK_OK(cuIpcOpenMemHandle_v2(&opened, handle, 1));
 		}
 		if (order == ORDER_CLEAN)
 			give(take(SHARED)); /* and a dead holder's lock is taken over */
 		tell(wire, 1);
 		if (order == ORDER_EXPORT) {
 			own = take(SHARED);
-			CHECK_CUDA(cuIpcGetMemHandle(&handle, own), CUDA_SUCCESS);
+			CHECK_OK(cuIpcGetMemHandle(&handle, own));
 			tell_handle(wire, &handle);
 		}
 	}
@@ -99,11 +99,11 @@ static void import(int wire)
 
 	ask(wire, ORDER_EXPORT);
 	handle = hear_handle(wire);
-	CHECK_CUDA(cuIpcOpenMemHandle_v2(&first, handle, 1), CUDA_SUCCESS);
-	CHECK_CUDA(cuIpcOpenMemHandle_v2(&second, handle, 1), CUDA_SUCCESS);
-	CHECK_CUDA(cuIpcCloseMemHandle(first), CUDA_SUCCESS);
+	CHECK_OK(cuIpcOpenMemHandle_v2(&first, handle, 1));
+	CHECK_OK(cuIpcOpenMemHandle_v2(&second, handle, 1));
+	CHECK_OK(cuIpcCloseMemHandle(first));
 	ask(wire, ORDER_FREE); /* it is charged to the walker now */
-	CHECK_CUDA(cuIpcCloseMemHandle(second), CUDA_SUCCESS);
+	CHECK_OK(cuIpcCloseMemHandle(second));
 }
 
 /* Its own, which it frees while the partner has it open. */
@@ -112,7 +112,7 @@ static void export(int wire)
 	CUdeviceptr own = take(SHARED);
 	CUipcMemHandle handle;
 
-	CHECK_CUDA(cuIpcGetMemHandle(&handle, own), CUDA_SUCCESS);
+	CHECK_OK(cuIpcGetMemHandle(&handle, own));
 	tell(wire, ORDER_OPEN);
 	tell_handle(wire, &handle);
 	hear(wire);
@@ -130,13 +130,12 @@ static void import_own(void)
 	CUmemGenericAllocationHandle own, opened;
 	int fd;
 
-	CHECK_CUDA(cuMemCreate(&own, SHARED, &prop, 0), CUDA_SUCCESS);
-	CHECK_CUDA(cuMemExportToShareableHandle(&fd, own, posix, 0), CUDA_SUCCESS);
-	CHECK_CUDA(cuMemImportFromShareableHandle(&opened, (void *)(intptr_t)fd, posix),
-		   CUDA_SUCCESS);
+	CHECK_OK(cuMemCreate(&own, SHARED, &prop, 0));
+	CHECK_OK(cuMemExportToShareableHandle(&fd, own, posix, 0));
+	CHECK_OK(cuMemImportFromShareableHandle(&opened, (void *)(intptr_t)fd, posix));
 	CHECK(close(fd) == 0);
-	CHECK_CUDA(cuMemRelease(own), CUDA_SUCCESS);
-	CHECK_CUDA(cuMemRelease(opened), CUDA_SUCCESS);
+	CHECK_OK(cuMemRelease(own));
+	CHECK_OK(cuMemRelease(opened));
 }
 
 /* What is kept free for it, to the last: others may have the rest. */

@@ -15,7 +15,7 @@ void machine(const char *cores)
 
 void use(CUdevice device)
 {
-	CHECK_CUDA(cuCtxSetCurrent(contexts[device]), CUDA_SUCCESS);
+	CHECK_OK(cuCtxSetCurrent(contexts[device]));
 }
 
 void start_all(void)
@@ -51,13 +51,13 @@ unsigned members(void)
 {
 	CUcontext before;
 
-	CHECK_CUDA(cuCtxGetCurrent(&before), CUDA_SUCCESS);
+	CHECK_OK(cuCtxGetCurrent(&before));
 	for (CUdevice device = 0; device < DEVICES; device++) {
 		use(device);
 		busy(spins[device], 1000, NULL);
-		CHECK_CUDA(cuCtxSynchronize(), CUDA_SUCCESS);
+		CHECK_OK(cuCtxSynchronize());
 	}
-	CHECK_CUDA(cuCtxSetCurrent(before), CUDA_SUCCESS);
+	CHECK_OK(cuCtxSetCurrent(before));
 	return members_of(getpid());
 }
 

@@ -15,7 +15,7 @@ static CUmodule loaded(const char *kernel)
 	CUmodule module = NULL;
 
 	snprintf(ptx, sizeof(ptx), ".version 7.0\n.entry %s() { ret; }\n", kernel);
-	CHECK_CUDA(cuModuleLoadData(&module, ptx), CUDA_SUCCESS);
+	CHECK_OK(cuModuleLoadData(&module, ptx));
 	return module;
 }
 
@@ -23,7 +23,7 @@ static CUfunction function_of(CUmodule module, const char *kernel)
 {
 	CUfunction function = NULL;
 
-	CHECK_CUDA(cuModuleGetFunction(&function, module, kernel), CUDA_SUCCESS);
+	CHECK_OK(cuModuleGetFunction(&function, module, kernel));
 	return function;
 }
 
@@ -34,7 +34,7 @@ static CUfunction function(const char *kernel)
 
 static void launch(CUfunction what, CUstream stream)
 {
-	CHECK_CUDA(cuLaunchKernel(what, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL), CUDA_SUCCESS);
+	CHECK_OK(cuLaunchKernel(what, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL));
 }
 
 static void start(void)
@@ -90,10 +90,10 @@ static CUkernel kernel_of(const char *name)
 
 	snprintf(ptx, sizeof(ptx), ".version 7.0\n.entry %s() { ret; }\n.entry other() { ret; }\n",
 		 name);
-	CHECK_CUDA(cuLibraryLoadData(&library, ptx, NULL, NULL, 0, NULL, NULL, 0), CUDA_SUCCESS);
-	CHECK_CUDA(cuLibraryGetKernel(&kernel, library, "other"), CUDA_SUCCESS);
+	CHECK_OK(cuLibraryLoadData(&library, ptx, NULL, NULL, 0, NULL, NULL, 0));
+	CHECK_OK(cuLibraryGetKernel(&kernel, library, "other"));
 	launch((CUfunction)(void *)kernel, NULL);
-	CHECK_CUDA(cuLibraryGetKernel(&kernel, library, name), CUDA_SUCCESS);
+	CHECK_OK(cuLibraryGetKernel(&kernel, library, name));
 	return kernel;
 }
 
@@ -116,7 +116,7 @@ TEST(library_function)
 	CUfunction found;
 
 	start();
-	CHECK_CUDA(cuKernelGetFunction(&found, kernel_of(NCCL_MANGLED)), CUDA_SUCCESS);
+	CHECK_OK(cuKernelGetFunction(&found, kernel_of(NCCL_MANGLED)));
 	CHECK_EQUAL(members(), 0);
 	launch(found, NULL);
 	CHECK_EQUAL(members(), 1);
@@ -133,11 +133,10 @@ TEST(extended)
 				 .blockDimZ = 1};
 
 	start();
-	CHECK_CUDA(cuLaunchKernelEx(&config, function(NCCL_PLAIN), NULL, NULL), CUDA_SUCCESS);
+	CHECK_OK(cuLaunchKernelEx(&config, function(NCCL_PLAIN), NULL, NULL));
 	CHECK_EQUAL(members(), 1);
 	use(1);
-	CHECK_CUDA(cuLaunchCooperativeKernel(function(NCCL_PLAIN), 1, 1, 1, 1, 1, 1, 0, NULL, NULL),
-		   CUDA_SUCCESS);
+	CHECK_OK(cuLaunchCooperativeKernel(function(NCCL_PLAIN), 1, 1, 1, 1, 1, 1, 0, NULL, NULL));
 	CHECK_EQUAL(members(), 1 | 2);
 }
 
@@ -151,12 +150,12 @@ TEST(handle_again)
 	for (unsigned i = 0; i < 100; i++) {
 		module = loaded(NCCL_PLAIN);
 		before = function_of(module, NCCL_PLAIN);
-		CHECK_CUDA(cuModuleUnload(module), CUDA_SUCCESS);
+		CHECK_OK(cuModuleUnload(module));
 		module = loaded("plain");
 		after = function_of(module, "plain");
 		launch(after, NULL);
 		CHECK_EQUAL(members(), 0);
-		CHECK_CUDA(cuModuleUnload(module), CUDA_SUCCESS);
+		CHECK_OK(cuModuleUnload(module));
 		if (after == before)
 			return;
 	}
@@ -186,14 +185,14 @@ TEST(captured)
 
 	start();
 	use(1);
-	CHECK_CUDA(cuStreamCreate(&stream, NON_BLOCKING), CUDA_SUCCESS);
+	CHECK_OK(cuStreamCreate(&stream, NON_BLOCKING));
 	CHECK_EQUAL(members(), 0); /* it has a limit, and knows that */
-	CHECK_CUDA(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+	CHECK_OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
 	launch(function(NCCL_PLAIN), stream);
-	CHECK_CUDA(cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
-	CHECK_CUDA(cuGraphInstantiateWithFlags(&exec, graph, 0), CUDA_SUCCESS);
+	CHECK_OK(cuStreamEndCapture(stream, &graph));
+	CHECK_OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
 	CHECK_EQUAL(members_of(getpid()), 0);
-	CHECK_CUDA(cuGraphLaunch(exec, stream), CUDA_SUCCESS);
+	CHECK_OK(cuGraphLaunch(exec, stream));
 	CHECK_EQUAL(members_of(getpid()), 2);
 	CHECK_EQUAL(members(), 2);
 }
@@ -213,11 +212,11 @@ TEST(on_several_devices)
 	for (unsigned i = 0; i < 2; i++) {
 		use((CUdevice)i + 1);
 		list[i].function = function("plain");
-		CHECK_CUDA(cuStreamCreate(&list[i].hStream, NON_BLOCKING), CUDA_SUCCESS);
+		CHECK_OK(cuStreamCreate(&list[i].hStream, NON_BLOCKING));
 	}
-	CHECK_CUDA(cuLaunchCooperativeKernelMultiDevice(list, 1, 0), CUDA_SUCCESS);
+	CHECK_OK(cuLaunchCooperativeKernelMultiDevice(list, 1, 0));
 	CHECK_EQUAL(members(), 0);
-	CHECK_CUDA(cuLaunchCooperativeKernelMultiDevice(list, 2, 0), CUDA_SUCCESS);
+	CHECK_OK(cuLaunchCooperativeKernelMultiDevice(list, 2, 0));
 	CHECK_EQUAL(members(), 2 | 4);
 }
 

@@ -22,13 +22,13 @@ static void start(void)
 TEST(peer_access)
 {
 	start();
-	CHECK_CUDA(cuCtxEnablePeerAccess(contexts[1], 1), CUDA_ERROR_INVALID_VALUE);
-	CHECK_CUDA(cuCtxEnablePeerAccess(contexts[0], 0), CUDA_ERROR_INVALID_DEVICE);
+	CHECK_EQUAL(cuCtxEnablePeerAccess(contexts[1], 1), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuCtxEnablePeerAccess(contexts[0], 0), CUDA_ERROR_INVALID_DEVICE);
 	CHECK_EQUAL(members(), 0);
-	CHECK_CUDA(cuCtxEnablePeerAccess(contexts[1], 0), CUDA_SUCCESS);
+	CHECK_OK(cuCtxEnablePeerAccess(contexts[1], 0));
 	CHECK_EQUAL(members(), 1 | 2);
 	use(2);
-	CHECK_CUDA(cuCtxEnablePeerAccess(contexts[1], 0), CUDA_SUCCESS);
+	CHECK_OK(cuCtxEnablePeerAccess(contexts[1], 0));
 	CHECK_EQUAL(members(), ALL);
 }
 
@@ -36,7 +36,7 @@ TEST(peer_access)
 TEST(without_a_launch)
 {
 	start();
-	CHECK_CUDA(cuCtxEnablePeerAccess(contexts[1], 0), CUDA_SUCCESS);
+	CHECK_OK(cuCtxEnablePeerAccess(contexts[1], 0));
 	CHECK_EQUAL(members_of(getpid()), 0);
 	CHECK_EQUAL(members(), 1 | 2);
 }
@@ -46,7 +46,7 @@ TEST(before_the_limit)
 {
 	machine(NULL);
 	start_all();
-	CHECK_CUDA(cuCtxEnablePeerAccess(contexts[2], 0), CUDA_SUCCESS);
+	CHECK_OK(cuCtxEnablePeerAccess(contexts[2], 0));
 	CHECK_EQUAL(members(), 0);
 }
 
@@ -59,7 +59,7 @@ static CUmemGenericAllocationHandle created(CUdevice device)
 				    .location = {CU_MEM_LOCATION_TYPE_DEVICE, device}};
 	CUmemGenericAllocationHandle handle = 0;
 
-	CHECK_CUDA(cuMemCreate(&handle, BYTES, &prop, 0), CUDA_SUCCESS);
+	CHECK_OK(cuMemCreate(&handle, BYTES, &prop, 0));
 	return handle;
 }
 
@@ -67,8 +67,8 @@ static CUdeviceptr mapped(CUmemGenericAllocationHandle handle)
 {
 	CUdeviceptr address = 0;
 
-	CHECK_CUDA(cuMemAddressReserve(&address, BYTES, 0, 0, 0), CUDA_SUCCESS);
-	CHECK_CUDA(cuMemMap(address, BYTES, 0, handle, 0), CUDA_SUCCESS);
+	CHECK_OK(cuMemAddressReserve(&address, BYTES, 0, 0, 0));
+	CHECK_OK(cuMemMap(address, BYTES, 0, handle, 0));
 	return address;
 }
 
@@ -95,16 +95,16 @@ TEST(mappings)
 	first = mapped(created(0));
 	second = mapped(created(2));
 	for (unsigned i = 0; i < 3; i++)
-		CHECK_CUDA(cuMemSetAccess(first, BYTES, &harmless[i], 1), CUDA_SUCCESS);
-	CHECK_CUDA(cuMemSetAccess(first, BYTES, &wrong, 1), CUDA_ERROR_INVALID_VALUE);
+		CHECK_OK(cuMemSetAccess(first, BYTES, &harmless[i], 1));
+	CHECK_EQUAL(cuMemSetAccess(first, BYTES, &wrong, 1), CUDA_ERROR_INVALID_VALUE);
 	other = device_access(2);
-	CHECK_CUDA(cuMemSetAccess(second, BYTES, &other, 1), CUDA_SUCCESS);
+	CHECK_OK(cuMemSetAccess(second, BYTES, &other, 1));
 	CHECK_EQUAL(members(), 0);
 	harmless[2] = device_access(1);
-	CHECK_CUDA(cuMemSetAccess(first, BYTES, harmless, 3), CUDA_SUCCESS);
+	CHECK_OK(cuMemSetAccess(first, BYTES, harmless, 3));
 	CHECK_EQUAL(members(), 1 | 2);
 	other = access_of(CU_MEM_LOCATION_TYPE_DEVICE, 0, CU_MEM_ACCESS_FLAGS_PROT_READ);
-	CHECK_CUDA(cuMemSetAccess(second, BYTES, &other, 1), CUDA_SUCCESS);
+	CHECK_OK(cuMemSetAccess(second, BYTES, &other, 1));
 	CHECK_EQUAL(members(), ALL);
 }
 
@@ -116,10 +116,10 @@ TEST(pools)
 	CUmemoryPool pool;
 
 	start();
-	CHECK_CUDA(cuMemPoolCreate(&pool, &properties), CUDA_SUCCESS);
-	CHECK_CUDA(cuMemPoolSetAccess(pool, &home, 1), CUDA_SUCCESS);
+	CHECK_OK(cuMemPoolCreate(&pool, &properties));
+	CHECK_OK(cuMemPoolSetAccess(pool, &home, 1));
 	CHECK_EQUAL(members(), 0);
-	CHECK_CUDA(cuMemPoolSetAccess(pool, &other, 1), CUDA_SUCCESS);
+	CHECK_OK(cuMemPoolSetAccess(pool, &other, 1));
 	CHECK_EQUAL(members(), 2 | 4);
 }
 
@@ -130,8 +130,8 @@ TEST(default_pools)
 	CUmemoryPool pool;
 
 	start();
-	CHECK_CUDA(cuDeviceGetDefaultMemPool(&pool, 0), CUDA_SUCCESS);
-	CHECK_CUDA(cuMemPoolSetAccess(pool, &other, 1), CUDA_SUCCESS);
+	CHECK_OK(cuDeviceGetDefaultMemPool(&pool, 0));
+	CHECK_OK(cuMemPoolSetAccess(pool, &other, 1));
 	CHECK_EQUAL(members(), 1 | 2);
 }
 
@@ -141,11 +141,11 @@ TEST(multicast)
 	CUmemGenericAllocationHandle object;
 
 	start();
-	CHECK_CUDA(cuMulticastCreate(&object, &prop), CUDA_SUCCESS);
+	CHECK_OK(cuMulticastCreate(&object, &prop));
 	CHECK_EQUAL(members(), 0);
-	CHECK_CUDA(cuMulticastAddDevice(object, 1), CUDA_SUCCESS);
-	CHECK_CUDA(cuMulticastAddDevice(object, 1), CUDA_ERROR_INVALID_VALUE);
-	CHECK_CUDA(cuMulticastAddDevice(object, 2), CUDA_SUCCESS);
+	CHECK_OK(cuMulticastAddDevice(object, 1));
+	CHECK_EQUAL(cuMulticastAddDevice(object, 1), CUDA_ERROR_INVALID_VALUE);
+	CHECK_OK(cuMulticastAddDevice(object, 2));
 	CHECK_EQUAL(members(), 2 | 4);
 }
 
@@ -166,7 +166,7 @@ static uint64_t export_from(uint64_t device)
 	CUmemGenericAllocationHandle handle = created((CUdevice)device);
 	int fd = -1;
 
-	CHECK_CUDA(cuMemExportToShareableHandle(&fd, handle, POSIX, 0), CUDA_SUCCESS);
+	CHECK_OK(cuMemExportToShareableHandle(&fd, handle, POSIX, 0));
 	pass_fd(parcel[0], fd);
 	return (uint64_t)close(fd);
 }
@@ -177,8 +177,7 @@ static uint64_t import_for(uint64_t device)
 	CUmemGenericAllocationHandle handle = 0;
 	int fd = take_fd(parcel[1]);
 
-	CHECK_CUDA(cuMemImportFromShareableHandle(&handle, (void *)(intptr_t)fd, POSIX),
-		   CUDA_SUCCESS);
+	CHECK_OK(cuMemImportFromShareableHandle(&handle, (void *)(intptr_t)fd, POSIX));
 	CHECK_EQUAL(members(), 0);
 	return (uint64_t)cuMemSetAccess(mapped(handle), BYTES, &access, 1);
 }
@@ -229,10 +228,10 @@ TEST(imports)
 
 	ranks(&a, &b);
 	order(&a, export_from, 1);
-	CHECK_CUDA(order(&b, import_for, 1), CUDA_SUCCESS);
+	CHECK_OK(order(&b, import_for, 1));
 	CHECK_EQUAL(order(&b, look, 0), 0);
 	order(&a, export_from, 1);
-	CHECK_CUDA(order(&b, import_for, 2), CUDA_SUCCESS);
+	CHECK_OK(order(&b, import_for, 2));
 	CHECK_EQUAL(order(&b, look, 0), 2 | 4);
 	CHECK_EQUAL(order(&a, look, 0), 0); /* its own kernels have nothing to wait in */
 	dismiss_both(&a, &b);
@@ -248,10 +247,10 @@ static void opens(const struct opener *row)
 	struct member a, b;
 
 	ranks(&a, &b);
-	CHECK_CUDA(order(&a, hand_out, 1), CUDA_SUCCESS);
-	CHECK_CUDA(order(&b, row->open, 1), CUDA_SUCCESS);
+	CHECK_OK(order(&a, hand_out, 1));
+	CHECK_OK(order(&b, row->open, 1));
 	CHECK_EQUAL(order(&b, look, 0), 0);
-	CHECK_CUDA(order(&b, row->open, 0), CUDA_SUCCESS);
+	CHECK_OK(order(&b, row->open, 0));
 	CHECK_EQUAL(order(&b, look, 0), 1);
 	dismiss_both(&a, &b);
 }

@@ -6,11 +6,11 @@ static CUgraph capture_all(CUstream where, CUstreamCaptureMode mode)
 {
 	CUgraph captured = NULL;
 
-	CHECK_CUDA(cuStreamBeginCapture_v2(where, mode), CUDA_SUCCESS);
+	CHECK_OK(cuStreamBeginCapture_v2(where, mode));
 	for (size_t i = 0; i < LAUNCHERS; i++)
 		if (!launchers[i].to_default)
-			CHECK_CUDA(launchers[i].call(launchers[i].linked, where), CUDA_SUCCESS);
-	CHECK_CUDA(cuStreamEndCapture(where, &captured), CUDA_SUCCESS);
+			CHECK_OK(launchers[i].call(launchers[i].linked, where));
+	CHECK_OK(cuStreamEndCapture(where, &captured));
 	return captured;
 }
 
@@ -27,8 +27,7 @@ TEST(captured)
 			suspend(getpid());
 		else
 			POKE(words->recent_kernel, -1);
-		CHECK_CUDA(cuGraphInstantiateWithFlags(&graph, capture_all(stream, modes[i]), 0),
-			   CUDA_SUCCESS);
+		CHECK_OK(cuGraphInstantiateWithFlags(&graph, capture_all(stream, modes[i]), 0));
 		attempt_stays(&attempts[i], &launchers[LAUNCHERS - 1 - i % 2]);
 		POKE(words->recent_kernel, 0);
 		resume(getpid());
@@ -43,13 +42,12 @@ TEST(captured_per_thread)
 
 	launch_start("4g");
 	POKE(words->recent_kernel, -1);
-	CHECK_CUDA(cuStreamBeginCapture_v2_ptsz(NULL, CU_STREAM_CAPTURE_MODE_RELAXED),
-		   CUDA_SUCCESS);
+	CHECK_OK(cuStreamBeginCapture_v2_ptsz(NULL, CU_STREAM_CAPTURE_MODE_RELAXED));
 	for (size_t i = 0; i < LAUNCHERS; i++)
 		if (launchers[i].per_thread)
-			CHECK_CUDA(launchers[i].call(launchers[i].linked, NULL), CUDA_SUCCESS);
-	CHECK_CUDA(launchers[0].call(launchers[0].linked, PER_THREAD), CUDA_SUCCESS);
-	CHECK_CUDA(cuStreamEndCapture_ptsz(NULL, &graph_of_it), CUDA_SUCCESS);
+			CHECK_OK(launchers[i].call(launchers[i].linked, NULL));
+	CHECK_OK(launchers[0].call(launchers[0].linked, PER_THREAD));
+	CHECK_OK(cuStreamEndCapture_ptsz(NULL, &graph_of_it));
 }
 
 /* Nobody waits for a launch that the driver refuses, as it does on the default stream while a
@@ -60,13 +58,13 @@ TEST(implicit)
 	CUstream blocking;
 
 	launch_start("4g");
-	CHECK_CUDA(cuStreamCreate(&blocking, 0), CUDA_SUCCESS);
+	CHECK_OK(cuStreamCreate(&blocking, 0));
 	POKE(words->recent_kernel, -1);
-	CHECK_CUDA(cuStreamBeginCapture_v2(blocking, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
-	CHECK_CUDA(cuLaunchKernel(nop, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL),
-		   CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
-	CHECK_CUDA(cuLaunch(nop), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
-	CHECK_CUDA(cuStreamEndCapture(blocking, &none), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+	CHECK_OK(cuStreamBeginCapture_v2(blocking, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	CHECK_EQUAL(cuLaunchKernel(nop, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL),
+		    CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+	CHECK_EQUAL(cuLaunch(nop), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+	CHECK_EQUAL(cuStreamEndCapture(blocking, &none), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 }
 
 /* A spoilt capture is told at once. */
@@ -76,10 +74,10 @@ TEST(invalidated)
 
 	launch_start("4g");
 	POKE(words->recent_kernel, -1);
-	CHECK_CUDA(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+	CHECK_OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
 	CHECK(cuStreamSynchronize(stream) != CUDA_SUCCESS);
-	CHECK_CUDA(launch(), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
-	CHECK_CUDA(cuStreamEndCapture(stream, &none), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+	CHECK_EQUAL(launch(), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+	CHECK_EQUAL(cuStreamEndCapture(stream, &none), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 }
 
 /* Another stream's capture is no excuse. */
@@ -90,12 +88,12 @@ TEST(others_wait)
 	CUgraph graph_of_it;
 
 	launch_start("4g");
-	CHECK_CUDA(cuStreamCreate(&other, NON_BLOCKING), CUDA_SUCCESS);
+	CHECK_OK(cuStreamCreate(&other, NON_BLOCKING));
 	POKE(words->recent_kernel, -1);
-	CHECK_CUDA(cuStreamBeginCapture_v2(other, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+	CHECK_OK(cuStreamBeginCapture_v2(other, CU_STREAM_CAPTURE_MODE_GLOBAL));
 	attempt_stays(&attempt, &launchers[0]);
-	CHECK_CUDA(launchers[0].call(launchers[0].linked, other), CUDA_SUCCESS);
-	CHECK_CUDA(cuStreamEndCapture(other, &graph_of_it), CUDA_SUCCESS);
+	CHECK_OK(launchers[0].call(launchers[0].linked, other));
+	CHECK_OK(cuStreamEndCapture(other, &graph_of_it));
 	attempt_waits(&attempt);
 	POKE(words->recent_kernel, 0);
 	attempt_ends(&attempt, CUDA_SUCCESS);
@@ -109,9 +107,9 @@ TEST(per_thread_waits)
 	CUgraph graph_of_it;
 
 	launch_start("4g");
-	CHECK_CUDA(cuStreamCreate(&blocking, 0), CUDA_SUCCESS);
+	CHECK_OK(cuStreamCreate(&blocking, 0));
 	POKE(words->recent_kernel, -1);
-	CHECK_CUDA(cuStreamBeginCapture_v2(blocking, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+	CHECK_OK(cuStreamBeginCapture_v2(blocking, CU_STREAM_CAPTURE_MODE_RELAXED));
 	for (size_t i = 0; i < LAUNCHERS; i++)
 		if (launchers[i].per_thread)
 			attempt_begin(&attempts[i], &launchers[i], launchers[i].linked, NULL);
@@ -119,7 +117,7 @@ TEST(per_thread_waits)
 	for (size_t i = 0; i < LAUNCHERS; i++)
 		if (launchers[i].per_thread)
 			attempt_waits(&attempts[i]);
-	CHECK_CUDA(cuStreamEndCapture(blocking, &graph_of_it), CUDA_SUCCESS);
+	CHECK_OK(cuStreamEndCapture(blocking, &graph_of_it));
 	POKE(words->recent_kernel, 0);
 	for (size_t i = 0; i < LAUNCHERS; i++)
 		if (launchers[i].per_thread)

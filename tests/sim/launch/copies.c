@@ -52,11 +52,11 @@ TEST(arguments_arrive)
 			const struct launcher *copier = &copiers[i];
 
 			memset(bytes, 0, sizeof(bytes));
-			CHECK_CUDA(cuMemcpyHtoD_v2(here, bytes, sizeof(bytes)), CUDA_SUCCESS);
+			CHECK_OK(cuMemcpyHtoD_v2(here, bytes, sizeof(bytes)));
 			POKE(words->recent_kernel, recent);
-			CHECK_CUDA(copier->call(copier->linked, stream), CUDA_SUCCESS);
-			CHECK_CUDA(cuCtxSynchronize(), CUDA_SUCCESS);
-			CHECK_CUDA(cuMemcpyDtoH_v2(bytes, here, sizeof(bytes)), CUDA_SUCCESS);
+			CHECK_OK(copier->call(copier->linked, stream));
+			CHECK_OK(cuCtxSynchronize());
+			CHECK_OK(cuMemcpyDtoH_v2(bytes, here, sizeof(bytes)));
 			if (!copies_arrays(copier) && !is_copied(bytes))
 				check_failed(__FILE__, __LINE__, copier->name);
 		}
@@ -72,16 +72,16 @@ TEST(refused_by_driver)
 
 	copies_start("4g");
 	for (unsigned round = 0; round < 100; round++) {
-		CHECK_CUDA(cuMemsetD8_v2(4096, 0, 1), CUDA_ERROR_INVALID_VALUE);
-		CHECK_CUDA(cuMemsetD32_v2(here + 1, 0, 1), CUDA_ERROR_INVALID_VALUE);
-		CHECK_CUDA(cuMemsetD8_v2(here, 0, SIZE_MAX), CUDA_ERROR_INVALID_VALUE);
-		CHECK_CUDA(cuMemsetD2D32_v2(here, SIZE_MAX, 0, SIZE_MAX, SIZE_MAX),
-			   CUDA_ERROR_INVALID_VALUE);
-		CHECK_CUDA(cuMemcpyDtoDAsync_v2(here, 4096, 1, stream), CUDA_ERROR_INVALID_VALUE);
-		CHECK_CUDA(cuMemcpy2D_v2(&nowhere), CUDA_ERROR_INVALID_VALUE);
-		CHECK_CUDA(cuMemcpy2D_v2(NULL), CUDA_ERROR_INVALID_VALUE);
-		CHECK_CUDA(cuMemcpy3DAsync_v2(NULL, stream), CUDA_ERROR_INVALID_VALUE);
-		CHECK_CUDA(cuMemcpyDtoA_v2(NULL, 0, here, 1), CUDA_ERROR_INVALID_VALUE);
+		CHECK_EQUAL(cuMemsetD8_v2(4096, 0, 1), CUDA_ERROR_INVALID_VALUE);
+		CHECK_EQUAL(cuMemsetD32_v2(here + 1, 0, 1), CUDA_ERROR_INVALID_VALUE);
+		CHECK_EQUAL(cuMemsetD8_v2(here, 0, SIZE_MAX), CUDA_ERROR_INVALID_VALUE);
+		CHECK_EQUAL(cuMemsetD2D32_v2(here, SIZE_MAX, 0, SIZE_MAX, SIZE_MAX),
+			    CUDA_ERROR_INVALID_VALUE);
+		CHECK_EQUAL(cuMemcpyDtoDAsync_v2(here, 4096, 1, stream), CUDA_ERROR_INVALID_VALUE);
+		CHECK_EQUAL(cuMemcpy2D_v2(&nowhere), CUDA_ERROR_INVALID_VALUE);
+		CHECK_EQUAL(cuMemcpy2D_v2(NULL), CUDA_ERROR_INVALID_VALUE);
+		CHECK_EQUAL(cuMemcpy3DAsync_v2(NULL, stream), CUDA_ERROR_INVALID_VALUE);
+		CHECK_EQUAL(cuMemcpyDtoA_v2(NULL, 0, here, 1), CUDA_ERROR_INVALID_VALUE);
 		POKE(words->recent_kernel, 1); /* the way round */
 	}
 }
@@ -109,24 +109,24 @@ static void copy_rows_with(const void *host)
 			       .Height = 2,
 			       .Depth = 2};
 
-	CHECK_CUDA(cuMemcpy2D_v2(&plane), CUDA_SUCCESS);
-	CHECK_CUDA(cuMemcpy2DAsync_v2_ptsz(&plane, stream), CUDA_SUCCESS);
+	CHECK_OK(cuMemcpy2D_v2(&plane));
+	CHECK_OK(cuMemcpy2DAsync_v2_ptsz(&plane, stream));
 	plane.srcMemoryType = CU_MEMORYTYPE_HOST;
 	plane.srcHost = host;
 	plane.dstMemoryType = CU_MEMORYTYPE_DEVICE;
-	CHECK_CUDA(cuMemcpy2DUnaligned_v2(&plane), CUDA_SUCCESS);
-	CHECK_CUDA(cuMemcpy3D_v2_ptds(&solid), CUDA_SUCCESS);
-	CHECK_CUDA(cuMemcpy3DAsync_v2(&solid, stream), CUDA_SUCCESS);
+	CHECK_OK(cuMemcpy2DUnaligned_v2(&plane));
+	CHECK_OK(cuMemcpy3D_v2_ptds(&solid));
+	CHECK_OK(cuMemcpy3DAsync_v2(&solid, stream));
 }
 
 static void copy_with(unsigned char *host)
 {
 	const CUdeviceptr address = (uintptr_t)host;
 
-	CHECK_CUDA(cuMemcpy(here, address, 1024), CUDA_SUCCESS);
-	CHECK_CUDA(cuMemcpy_ptds(address, here, 1024), CUDA_SUCCESS);
-	CHECK_CUDA(cuMemcpyAsync(address, here, 1024, stream), CUDA_SUCCESS);
-	CHECK_CUDA(cuMemcpyAsync_ptsz(here, address, 1024, stream), CUDA_SUCCESS);
+	CHECK_OK(cuMemcpy(here, address, 1024));
+	CHECK_OK(cuMemcpy_ptds(address, here, 1024));
+	CHECK_OK(cuMemcpyAsync(address, here, 1024, stream));
+	CHECK_OK(cuMemcpyAsync_ptsz(here, address, 1024, stream));
 	copy_rows_with(host);
 }
 
@@ -143,7 +143,7 @@ TEST(host_goes)
 		copy_with(any);
 		copy_with(page_locked);
 	}
-	CHECK_CUDA(cuMemsetD8_v2(here, 1, 0), CUDA_SUCCESS);
+	CHECK_OK(cuMemsetD8_v2(here, 1, 0));
 	CHECK_EQUAL(PEEK(words->recent_kernel), -1);
 	attempt_stays(&attempt, &launchers[0]);
 	unblock();
@@ -172,13 +172,13 @@ TEST(devices_go)
 	copies_start("4g");
 	cuda_start(1);
 	over_there = take(MIB);
-	CHECK_CUDA(cuCtxSetCurrent(context), CUDA_SUCCESS);
+	CHECK_OK(cuCtxSetCurrent(context));
 	block();
-	CHECK_CUDA(cuMemcpyDtoD_v2(here, over_there, 4096), CUDA_SUCCESS);
-	CHECK_CUDA(cuMemcpyAsync(over_there, here, 4096, stream), CUDA_SUCCESS);
+	CHECK_OK(cuMemcpyDtoD_v2(here, over_there, 4096));
+	CHECK_OK(cuMemcpyAsync(over_there, here, 4096, stream));
 	plane.srcDevice = here;
 	plane.dstDevice = over_there;
-	CHECK_CUDA(cuMemcpy2DAsync_v2(&plane, stream), CUDA_SUCCESS);
+	CHECK_OK(cuMemcpy2DAsync_v2(&plane, stream));
 	attempt_stays(&attempt, &within);
 	unblock();
 	attempt_ends(&attempt, CUDA_SUCCESS);
@@ -194,14 +194,14 @@ TEST(captured)
 
 	copies_start("4g");
 	block();
-	CHECK_CUDA(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+	CHECK_OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
 	for (size_t i = 0; i < COPIERS; i++)
 		if (!copiers[i].to_default) {
-			CHECK_CUDA(copiers[i].call(copiers[i].linked, stream), CUDA_SUCCESS);
+			CHECK_OK(copiers[i].call(copiers[i].linked, stream));
 			called++;
 		}
-	CHECK_CUDA(cuStreamEndCapture(stream, &graph_of_it), CUDA_SUCCESS);
-	CHECK_CUDA(cuGraphGetNodes(graph_of_it, NULL, &nodes), CUDA_SUCCESS);
+	CHECK_OK(cuStreamEndCapture(stream, &graph_of_it));
+	CHECK_OK(cuGraphGetNodes(graph_of_it, NULL, &nodes));
 	CHECK_EQUAL(nodes, called);
 	CHECK_AT_MOST(20, called);
 	CHECK_EQUAL(PEEK(words->recent_kernel), -1);
@@ -214,12 +214,12 @@ TEST(implicit)
 	CUstream blocking;
 
 	copies_start("4g");
-	CHECK_CUDA(cuStreamCreate(&blocking, 0), CUDA_SUCCESS);
+	CHECK_OK(cuStreamCreate(&blocking, 0));
 	block();
-	CHECK_CUDA(cuStreamBeginCapture_v2(blocking, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
-	CHECK_CUDA(cuMemsetD8_v2(here, 0, 1), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
-	CHECK_CUDA(cuMemcpyDtoD_v2(here, there, 1), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
-	CHECK_CUDA(cuStreamEndCapture(blocking, &none), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+	CHECK_OK(cuStreamBeginCapture_v2(blocking, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	CHECK_EQUAL(cuMemsetD8_v2(here, 0, 1), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+	CHECK_EQUAL(cuMemcpyDtoD_v2(here, there, 1), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+	CHECK_EQUAL(cuStreamEndCapture(blocking, &none), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 }
 
 /* Another stream's capture is no excuse, to a thread's own default stream either. */
@@ -230,9 +230,9 @@ TEST(per_thread_waits)
 	CUgraph graph_of_it;
 
 	copies_start("4g");
-	CHECK_CUDA(cuStreamCreate(&blocking, 0), CUDA_SUCCESS);
+	CHECK_OK(cuStreamCreate(&blocking, 0));
 	block();
-	CHECK_CUDA(cuStreamBeginCapture_v2(blocking, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+	CHECK_OK(cuStreamBeginCapture_v2(blocking, CU_STREAM_CAPTURE_MODE_RELAXED));
 	for (size_t i = 0; i < COPIERS; i++)
 		if (copiers[i].per_thread)
 			attempt_begin(&attempts[i], &copiers[i], copiers[i].linked, NULL);
@@ -240,7 +240,7 @@ TEST(per_thread_waits)
 	for (size_t i = 0; i < COPIERS; i++)
 		if (copiers[i].per_thread)
 			attempt_waits(&attempts[i]);
-	CHECK_CUDA(cuStreamEndCapture(blocking, &graph_of_it), CUDA_SUCCESS);
+	CHECK_OK(cuStreamEndCapture(blocking, &graph_of_it));
 	unblock();
 	for (size_t i = 0; i < COPIERS; i++)
 		if (copiers[i].per_thread)
@@ -256,7 +256,7 @@ TEST(inert)
 	copies_start(NULL);
 	for (unsigned round = 0; round < 200; round++)
 		for (size_t i = 0; i < COPIERS; i++)
-			CHECK_CUDA(copiers[i].call(copiers[i].linked, stream), CUDA_SUCCESS);
+			CHECK_OK(copiers[i].call(copiers[i].linked, stream));
 	for (size_t i = 0; i < COPIERS; i++) {
 		CHECK(dladdr(ways[2](&copiers[i]), &where));
 		CHECK(strstr(where.dli_fname, "libcuda"));
@@ -268,9 +268,9 @@ TEST(not_attached)
 {
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", "4g");
 	for (size_t i = 0; i < 3; i++) {
-		CHECK_CUDA(cuMemsetD8_v2(4096, 0, 1), CUDA_ERROR_NOT_INITIALIZED);
-		CHECK_CUDA(cuMemcpyAsync(4096, 8192, 1, NULL), CUDA_ERROR_NOT_INITIALIZED);
+		CHECK_EQUAL(cuMemsetD8_v2(4096, 0, 1), CUDA_ERROR_NOT_INITIALIZED);
+		CHECK_EQUAL(cuMemcpyAsync(4096, 8192, 1, NULL), CUDA_ERROR_NOT_INITIALIZED);
 	}
 	copies_start("4g");
-	CHECK_CUDA(cuMemsetD8_v2(here, 0, 1), CUDA_SUCCESS);
+	CHECK_OK(cuMemsetD8_v2(here, 0, 1));
 }

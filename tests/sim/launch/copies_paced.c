@@ -49,10 +49,10 @@ static unsigned share_of(CUresult (*work)(void), unsigned ms)
 	uint64_t began_ms = now_ms(), done = 0;
 
 	while (now_ms() - began_ms < ms) {
-		CHECK_CUDA(work(), CUDA_SUCCESS);
+		CHECK_OK(work());
 		done++;
 	}
-	CHECK_CUDA(cuCtxSynchronize(), CUDA_SUCCESS);
+	CHECK_OK(cuCtxSynchronize());
 	return (unsigned)(done * WORK_NS / 10000 / (now_ms() - began_ms));
 }
 
@@ -93,10 +93,10 @@ TEST(sizes)
 		for (uint64_t i = 0; (ms = now_ms() - began_ms) < MEASURED_MS; i++) {
 			uint64_t size = 96 * KIB + i * 7919 % 900 * KIB;
 
-			CHECK_CUDA(cuMemsetD8Async(here, 1, size, stream), CUDA_SUCCESS);
+			CHECK_OK(cuMemsetD8Async(here, 1, size, stream));
 			bytes += size;
 		}
-		CHECK_CUDA(cuStreamSynchronize(stream), CUDA_SUCCESS);
+		CHECK_OK(cuStreamSynchronize(stream));
 		ms = now_ms() - began_ms;
 		share = (unsigned)(bytes * 1000 / MB_S / 10000 / ms);
 	}
@@ -121,16 +121,15 @@ TEST(host_copies)
 	int64_t before;
 
 	start();
-	CHECK_CUDA(cuStreamCreate(&other, NON_BLOCKING), CUDA_SUCCESS);
+	CHECK_OK(cuStreamCreate(&other, NON_BLOCKING));
 	busy(spin, 250 * MS, stream);
-	CHECK_CUDA(cuStreamSynchronize(stream), CUDA_SUCCESS);
+	CHECK_OK(cuStreamSynchronize(stream));
 	attempt_begin(&attempt, &fill, NULL, stream);
 	sleep_ms(STAY_MS);
 	before = charged();
 	CHECK_AT_MOST(200 * MS, before);
 	for (unsigned i = 0; i < 100; i++) {
-		CHECK_CUDA(cuMemcpyAsync(here, (uintptr_t)page_locked, MIB / 8, other),
-			   CUDA_SUCCESS);
+		CHECK_OK(cuMemcpyAsync(here, (uintptr_t)page_locked, MIB / 8, other));
 		copies_with_host(page_locked, MIB / 8);
 	}
 	CHECK_EQUAL(charged(), before);
@@ -148,20 +147,20 @@ TEST(captures)
 	int64_t before;
 
 	start();
-	CHECK_CUDA(fill_async(), CUDA_SUCCESS);
-	CHECK_CUDA(cuStreamSynchronize(stream), CUDA_SUCCESS);
+	CHECK_OK(fill_async());
+	CHECK_OK(cuStreamSynchronize(stream));
 	sleep_ms(100);
-	CHECK_CUDA(fill_async(), CUDA_SUCCESS); /* settles what was measured */
+	CHECK_OK(fill_async()); /* settles what was measured */
 	before = charged();
-	CHECK_CUDA(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+	CHECK_OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
 	for (unsigned i = 0; i < NODES; i++)
-		CHECK_CUDA(i % 2 ? fill_async() : copy_async(), CUDA_SUCCESS);
-	CHECK_CUDA(cuStreamEndCapture(stream, &fills), CUDA_SUCCESS);
+		CHECK_OK(i % 2 ? fill_async() : copy_async());
+	CHECK_OK(cuStreamEndCapture(stream, &fills));
 	CHECK_EQUAL(charged(), before);
-	CHECK_CUDA(cuGraphInstantiateWithFlags(&all, fills, 0), CUDA_SUCCESS);
+	CHECK_OK(cuGraphInstantiateWithFlags(&all, fills, 0));
 	for (unsigned i = 0; i < 5; i++) {
-		CHECK_CUDA(cuGraphLaunch(all, stream), CUDA_SUCCESS);
-		CHECK_CUDA(cuStreamSynchronize(stream), CUDA_SUCCESS);
+		CHECK_OK(cuGraphLaunch(all, stream));
+		CHECK_OK(cuStreamSynchronize(stream));
 	}
 	CHECK_AT_MOST(3 * NODES * WORK_NS, charged() - before);
 }

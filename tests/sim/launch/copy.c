@@ -186,7 +186,7 @@ static CUdeviceptr take_low(void)
 {
 	CUdeviceptr_v1 address = 0;
 
-	CHECK_CUDA(cuMemAlloc(&address, MIB), CUDA_SUCCESS);
+	CHECK_OK(cuMemAlloc(&address, MIB));
 	return address;
 }
 
@@ -195,7 +195,7 @@ static CUarray take_array(void)
 	const CUDA_ARRAY_DESCRIPTOR line = {COPY_BYTES, 0, CU_AD_FORMAT_UNSIGNED_INT8, 1};
 	CUarray array = NULL;
 
-	CHECK_CUDA(cuArrayCreate_v2(&array, &line), CUDA_SUCCESS);
+	CHECK_OK(cuArrayCreate_v2(&array, &line));
 	return array;
 }
 
@@ -206,9 +206,9 @@ void copies_start(const char *limit)
 	there = take_low();
 	array_here = take_array();
 	array_there = take_array();
-	CHECK_CUDA(cuMemAllocHost_v2((void **)&page_locked, MIB), CUDA_SUCCESS);
+	CHECK_OK(cuMemAllocHost_v2((void **)&page_locked, MIB));
 	memset(page_locked, COPY_MARK, MIB);
-	CHECK_CUDA(cuMemcpyHtoD_v2(there, page_locked, MIB), CUDA_SUCCESS);
+	CHECK_OK(cuMemcpyHtoD_v2(there, page_locked, MIB));
 }
 
 static CUresult to_device(unsigned way, unsigned char *host, size_t bytes)
@@ -243,11 +243,11 @@ void copies_with_host(unsigned char *host, size_t bytes)
 {
 	for (unsigned way = 0; way < 4; way++) {
 		memset(host, 1 + (int)way, bytes);
-		CHECK_CUDA(to_device(way, host, bytes), CUDA_SUCCESS);
-		CHECK_CUDA(cuStreamSynchronize(stream), CUDA_SUCCESS);
+		CHECK_OK(to_device(way, host, bytes));
+		CHECK_OK(cuStreamSynchronize(stream));
 		memset(host, 0, bytes);
-		CHECK_CUDA(to_host(way, host, bytes), CUDA_SUCCESS);
-		CHECK_CUDA(cuStreamSynchronize(stream), CUDA_SUCCESS);
+		CHECK_OK(to_host(way, host, bytes));
+		CHECK_OK(cuStreamSynchronize(stream));
 		CHECK_EQUAL(host[0], 1 + way);
 		CHECK_EQUAL(host[bytes - 1], 1 + way);
 	}

@@ -141,12 +141,9 @@ static void *by_driver(const struct launcher *launcher)
 {
 	void *function = NULL;
 
-	CHECK_CUDA(cuGetProcAddress_v2(
-			   launcher->plain, &function,
-			   launcher->version ? launcher->version : 13000,
-			   launcher->per_thread ? CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM : 0,
-			   NULL),
-		   CUDA_SUCCESS);
+	CHECK_OK(cuGetProcAddress_v2(
+		launcher->plain, &function, launcher->version ? launcher->version : 13000,
+		launcher->per_thread ? CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM : 0, NULL));
 	return function;
 }
 
@@ -158,9 +155,9 @@ static CUgraph graph_captured(void)
 {
 	CUgraph captured;
 
-	CHECK_CUDA(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
-	CHECK_CUDA(call_grid((void *)cuLaunchKernel, stream), CUDA_SUCCESS);
-	CHECK_CUDA(cuStreamEndCapture(stream, &captured), CUDA_SUCCESS);
+	CHECK_OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+	CHECK_OK(call_grid((void *)cuLaunchKernel, stream));
+	CHECK_OK(cuStreamEndCapture(stream, &captured));
 	return captured;
 }
 
@@ -172,14 +169,14 @@ void launch_start(const char *limit)
 
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", limit);
 	context = cuda_start(0);
-	CHECK_CUDA(cuStreamCreate(&stream, NON_BLOCKING), CUDA_SUCCESS);
-	CHECK_CUDA(cuModuleLoadData(&module, ptx), CUDA_SUCCESS);
-	CHECK_CUDA(cuModuleGetFunction(&nop, module, "nop"), CUDA_SUCCESS);
-	CHECK_CUDA(cuFuncSetBlockShape(nop, 32, 1, 1), CUDA_SUCCESS);
+	CHECK_OK(cuStreamCreate(&stream, NON_BLOCKING));
+	CHECK_OK(cuModuleLoadData(&module, ptx));
+	CHECK_OK(cuModuleGetFunction(&nop, module, "nop"));
+	CHECK_OK(cuFuncSetBlockShape(nop, 32, 1, 1));
 	spin = spin_load();
 	if (limit)
 		words_map();
-	CHECK_CUDA(cuGraphInstantiateWithFlags(&graph, graph_captured(), 0), CUDA_SUCCESS);
+	CHECK_OK(cuGraphInstantiateWithFlags(&graph, graph_captured(), 0));
 }
 
 CUresult launch(void)
@@ -193,7 +190,7 @@ static void *attempt_run(void *arg)
 {
 	struct attempt *attempt = arg;
 
-	CHECK_CUDA(cuCtxSetCurrent(context), CUDA_SUCCESS);
+	CHECK_OK(cuCtxSetCurrent(context));
 	attempt->result = attempt->launcher->call(attempt->function, attempt->where);
 	POKE(attempt->done, true);
 	return NULL;
@@ -227,7 +224,7 @@ void attempt_ends(struct attempt *attempt, CUresult expected)
 		sleep_ms(1);
 	}
 	CHECK(pthread_join(attempt->thread, NULL) == 0);
-	CHECK_CUDA(attempt->result, expected);
+	CHECK_EQUAL(attempt->result, expected);
 }
 
 /* -- who is held ------------------------------------------------------------------------------ */
@@ -297,5 +294,5 @@ int child_of(void (*body)(void))
 void as_the_driver_says(void)
 {
 	for (unsigned i = 0; i < 100; i++)
-		CHECK_CUDA(launch(), CUDA_ERROR_NOT_INITIALIZED);
+		CHECK_EQUAL(launch(), CUDA_ERROR_NOT_INITIALIZED);
 }

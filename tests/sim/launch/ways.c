@@ -8,7 +8,7 @@ TEST(suspended)
 {
 	launch_start("4g");
 	held(launchers, LAUNCHERS, suspend_self, resume_self);
-	CHECK_CUDA(launch(), CUDA_SUCCESS);
+	CHECK_OK(launch());
 }
 
 TEST(blocked)
@@ -24,7 +24,7 @@ TEST(suspended_before)
 	struct attempt attempt;
 
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", "4g");
-	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
+	CHECK_OK(cuInit(0));
 	words_map();
 	block();
 	context = cuda_start(0);
@@ -43,13 +43,13 @@ TEST(shown)
 	for (size_t w = 0; w < WAYS; w++)
 		for (size_t i = 0; i < LAUNCHERS; i++) {
 			POKE(words->recent_kernel, (int32_t)(i % 2));
-			CHECK_CUDA(launchers[i].call(ways[w](&launchers[i]), stream), CUDA_SUCCESS);
+			CHECK_OK(launchers[i].call(ways[w](&launchers[i]), stream));
 			CHECK_EQUAL(PEEK(words->recent_kernel), 2);
 		}
 	sleep_ms(300);
 	POKE(words->last_kernel_time, 0);
 	POKE(words->recent_kernel, 1);
-	CHECK_CUDA(launch(), CUDA_SUCCESS);
+	CHECK_OK(launch());
 	CHECK_AT_MOST(time(NULL) - 2, PEEK(words->last_kernel_time));
 	CHECK_AT_MOST(PEEK(words->last_kernel_time), time(NULL));
 }
@@ -59,18 +59,17 @@ TEST(time_shown)
 {
 	launch_start("4g");
 	for (unsigned i = 0; i < 1000; i++)
-		CHECK_CUDA(launch(), CUDA_SUCCESS);
+		CHECK_OK(launch());
 	for (unsigned round = 0; round < 3; round++) {
-		CHECK_CUDA(round == 0   ? cuStreamSynchronize(stream)
-			   : round == 1 ? cuCtxSynchronize()
-					: cuStreamSynchronize_ptsz(stream),
-			   CUDA_SUCCESS);
+		CHECK_OK(round == 0   ? cuStreamSynchronize(stream)
+			 : round == 1 ? cuCtxSynchronize()
+				      : cuStreamSynchronize_ptsz(stream));
 		sleep_ms(300);
 		POKE(words->last_kernel_time, 0);
-		CHECK_CUDA(launch(), CUDA_SUCCESS);
+		CHECK_OK(launch());
 		CHECK_AT_MOST(time(NULL) - 2, PEEK(words->last_kernel_time));
 		for (unsigned i = 0; i < 1000; i++)
-			CHECK_CUDA(launch(), CUDA_SUCCESS);
+			CHECK_OK(launch());
 	}
 }
 
@@ -81,15 +80,15 @@ TEST(refused_by_driver)
 
 	launch_start("4g");
 	for (unsigned round = 0; round < 100; round++) {
-		CHECK_CUDA(cuLaunchKernel(nop, 1, 1, 1, 1, 1, 2000, 0, stream, NULL, NULL),
-			   CUDA_ERROR_INVALID_VALUE);
-		CHECK_CUDA(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL),
-			   CUDA_ERROR_INVALID_VALUE);
-		CHECK_CUDA(cuLaunchKernelEx(NULL, nop, NULL, NULL), CUDA_ERROR_INVALID_VALUE);
-		CHECK_CUDA(cuLaunchKernelEx(&config, nop, NULL, NULL), CUDA_ERROR_INVALID_VALUE);
-		CHECK_CUDA(cuLaunchCooperativeKernelMultiDevice(NULL, 1, 0),
-			   CUDA_ERROR_INVALID_VALUE);
-		CHECK_CUDA(cuLaunchGrid(nop, 0, 1), CUDA_ERROR_INVALID_VALUE);
+		CHECK_EQUAL(cuLaunchKernel(nop, 1, 1, 1, 1, 1, 2000, 0, stream, NULL, NULL),
+			    CUDA_ERROR_INVALID_VALUE);
+		CHECK_EQUAL(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL),
+			    CUDA_ERROR_INVALID_VALUE);
+		CHECK_EQUAL(cuLaunchKernelEx(NULL, nop, NULL, NULL), CUDA_ERROR_INVALID_VALUE);
+		CHECK_EQUAL(cuLaunchKernelEx(&config, nop, NULL, NULL), CUDA_ERROR_INVALID_VALUE);
+		CHECK_EQUAL(cuLaunchCooperativeKernelMultiDevice(NULL, 1, 0),
+			    CUDA_ERROR_INVALID_VALUE);
+		CHECK_EQUAL(cuLaunchGrid(nop, 0, 1), CUDA_ERROR_INVALID_VALUE);
 		POKE(words->recent_kernel, 1); /* the way round */
 	}
 }
@@ -106,14 +105,12 @@ TEST(arguments_arrive)
 	for (int32_t recent = 1; recent <= 2; recent++) { /* round, and straight */
 		began = now_ms();
 		POKE(words->recent_kernel, recent);
-		CHECK_CUDA(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, stream, parameters, NULL),
-			   CUDA_SUCCESS);
+		CHECK_OK(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, stream, parameters, NULL));
 		POKE(words->recent_kernel, recent);
-		CHECK_CUDA(cuLaunchCooperativeKernel(spin, 1, 1, 1, 1, 1, 1, 0, stream, parameters),
-			   CUDA_SUCCESS);
+		CHECK_OK(cuLaunchCooperativeKernel(spin, 1, 1, 1, 1, 1, 1, 0, stream, parameters));
 		POKE(words->recent_kernel, recent);
-		CHECK_CUDA(cuLaunchKernelEx(&config, spin, parameters, NULL), CUDA_SUCCESS);
-		CHECK_CUDA(cuStreamSynchronize(stream), CUDA_SUCCESS);
+		CHECK_OK(cuLaunchKernelEx(&config, spin, parameters, NULL));
+		CHECK_OK(cuStreamSynchronize(stream));
 		CHECK_AT_MOST(59, now_ms() - began);
 	}
 }
@@ -126,7 +123,7 @@ TEST(inert)
 	launch_start(NULL);
 	for (unsigned round = 0; round < 200; round++)
 		for (size_t i = 0; i < LAUNCHERS; i++)
-			CHECK_CUDA(launchers[i].call(launchers[i].linked, stream), CUDA_SUCCESS);
+			CHECK_OK(launchers[i].call(launchers[i].linked, stream));
 	for (size_t i = 0; i < LAUNCHERS; i++) {
 		CHECK(dladdr(ways[2](&launchers[i]), &where));
 		CHECK(strstr(where.dli_fname, "libcuda"));
@@ -139,8 +136,8 @@ TEST(not_attached)
 {
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", "4g");
 	for (size_t i = 0; i < 3; i++)
-		CHECK_CUDA(cuLaunch(NULL), CUDA_ERROR_NOT_INITIALIZED);
+		CHECK_EQUAL(cuLaunch(NULL), CUDA_ERROR_NOT_INITIALIZED);
 	launch_start("4g");
-	CHECK_CUDA(launch(), CUDA_SUCCESS);
+	CHECK_OK(launch());
 	CHECK(ledger_slot(getpid()) >= 0);
 }

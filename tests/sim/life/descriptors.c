@@ -79,7 +79,7 @@ TEST(closed_and_forked)
 	for (unsigned round = 0; round < 5; round++) {
 		child = fork();
 		if (child == 0) {
-			CHECK_CUDA(cuInit(0), CUDA_ERROR_NOT_INITIALIZED);
+			CHECK_EQUAL(cuInit(0), CUDA_ERROR_NOT_INITIALIZED);
 			exit(0);
 		}
 		expect_ended(child);
@@ -205,9 +205,9 @@ static void refused_for_good(void)
 	CUdeviceptr address;
 
 	leave_room_for(room);
-	CHECK_CUDA(cuInit(0), CUDA_ERROR_NOT_PERMITTED);
+	CHECK_EQUAL(cuInit(0), CUDA_ERROR_NOT_PERMITTED);
 	raise_limit();
-	CHECK_CUDA(cuInit(0), CUDA_ERROR_NOT_PERMITTED);
+	CHECK_EQUAL(cuInit(0), CUDA_ERROR_NOT_PERMITTED);
 	CHECK(cuMemAlloc_v2(&address, MIB) != CUDA_SUCCESS);
 	role_exec("once", NULL);
 }
@@ -347,8 +347,8 @@ TEST(first_three_closed)
 	results[1] = cuMemAlloc_v2(&address, 300 * MIB); /* with NVML, from here on */
 	later = write_to_first_three();
 	dup2(saved, STDERR_FILENO); /* to say what is wrong */
-	CHECK_CUDA(results[0], CUDA_SUCCESS);
-	CHECK_CUDA(results[1], CUDA_SUCCESS);
+	CHECK_OK(results[0]);
+	CHECK_OK(results[1]);
 	assert_closed(&at_start);
 	assert_closed(&later);
 	give(address);

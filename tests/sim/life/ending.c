@@ -109,7 +109,7 @@ static void by_fault(void)
 static void *end_process(void *arg)
 {
 	(void)arg;
-	CHECK_CUDA(cuCtxSetCurrent(context), CUDA_SUCCESS);
+	CHECK_OK(cuCtxSetCurrent(context));
 	sleep_ms(5);
 	exit(0);
 }
@@ -182,7 +182,7 @@ static void *use_key(void *arg)
 	CUdeviceptr *address = malloc(sizeof(*address));
 
 	(void)arg;
-	CHECK_CUDA(cuCtxSetCurrent(context), CUDA_SUCCESS);
+	CHECK_OK(cuCtxSetCurrent(context));
 	*address = take(50 * MIB);
 	CHECK(pthread_setspecific(key, address) == 0);
 	return NULL;

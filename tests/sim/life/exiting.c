@@ -101,7 +101,7 @@ static void by__exit(void)
 
 static void *end_last(void *arg)
 {
-	CHECK_CUDA(cuCtxSetCurrent(context), CUDA_SUCCESS);
+	CHECK_OK(cuCtxSetCurrent(context));
 	sleep_ms(10);
 	return arg;
 }
@@ -273,7 +273,7 @@ static void come_and_exit(int wire)
 	hear(wire);
 	if (cuInit(0) != CUDA_SUCCESS || cuDevicePrimaryCtxRetain(&context, 0) != CUDA_SUCCESS)
 		_exit(0); /* no room for it now */
-	CHECK_CUDA(cuCtxSetCurrent(context), CUDA_SUCCESS);
+	CHECK_OK(cuCtxSetCurrent(context));
 	while (cuMemAlloc_v2(&late, HELD) == CUDA_SUCCESS)
 		continue;
 	last_call = stay_for_a_while;

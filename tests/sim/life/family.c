@@ -76,10 +76,10 @@ static void holder(void)
 	board_wait(EXPORTED, 1);
 	cuda_start(0);
 	take(OWN);
-	CHECK_CUDA(cuIpcOpenMemHandle_v2(&imported, *handle, 1), CUDA_SUCCESS);
+	CHECK_OK(cuIpcOpenMemHandle_v2(&imported, *handle, 1));
 	board_write(HOLDS, 1);
 	board_wait(CLOSE, 1);
-	CHECK_CUDA(cuIpcCloseMemHandle(imported), CUDA_SUCCESS);
+	CHECK_OK(cuIpcCloseMemHandle(imported));
 	board_write(CLOSED, 1);
 	board_wait(END, 1);
 	exit(0);
@@ -93,7 +93,7 @@ static void parent_of_a_holder(void)
 		holder();
 	cuda_start(0);
 	mine = take(PARENTS);
-	CHECK_CUDA(cuIpcGetMemHandle(handle, mine), CUDA_SUCCESS);
+	CHECK_OK(cuIpcGetMemHandle(handle, mine));
 	board_write(EXPORTED, 1);
 	board_wait(HOLDS, 1);
 	chosen->end();

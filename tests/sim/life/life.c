@@ -122,7 +122,7 @@ void *allocate_and_free(void *context)
 {
 	unsigned seed = (unsigned)(uintptr_t)&seed;
 
-	CHECK_CUDA(cuCtxSetCurrent(context), CUDA_SUCCESS);
+	CHECK_OK(cuCtxSetCurrent(context));
 	while (!__atomic_load_n(&stop_allocating, __ATOMIC_RELAXED)) {
 		uint64_t bytes = 1 + (unsigned)rand_r(&seed) % (8 * MIB);
 		CUdeviceptr address = 0;

@@ -5,9 +5,8 @@
 #include "cuda_abi.h"
 #include "fixture.h"
 
-#define CHECK_CUDA(call, expected) CHECK_EQUAL(call, expected)
-#define OUTSIDE                    (CONTEXT + 9 * MIB) /* of HIDDEN, which is charged */
-#define DRIVER                     "libcuda.so.1"
+#define OUTSIDE (CONTEXT + 9 * MIB) /* of HIDDEN, which is charged */
+#define DRIVER  "libcuda.so.1"
 
 static void *load(void)
 {
@@ -33,9 +32,9 @@ static void start(void *driver)
 		(CUresult(*)(CUcontext *, CUdevice))find(driver, "cuDevicePrimaryCtxRetain");
 	CUresult (*set)(CUcontext) = (CUresult(*)(CUcontext))find(driver, "cuCtxSetCurrent");
 
-	CHECK_CUDA(init(0), CUDA_SUCCESS);
-	CHECK_CUDA(retain(&context, 0), CUDA_SUCCESS);
-	CHECK_CUDA(set(context), CUDA_SUCCESS);
+	CHECK_OK(init(0));
+	CHECK_OK(retain(&context, 0));
+	CHECK_OK(set(context));
 }
 
 static CUresult allocate(void *driver, CUdeviceptr *address, size_t bytes)
@@ -60,9 +59,9 @@ TEST(again_and_again)
 		if (round == 0)
 			start(driver);
 		else
-			CHECK_CUDA(release(driver, address), CUDA_SUCCESS);
-		CHECK_CUDA(allocate(driver, &address, 300 * MIB), CUDA_SUCCESS);
-		CHECK_CUDA(allocate(driver, &other, 300 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
+			CHECK_OK(release(driver, address));
+		CHECK_OK(allocate(driver, &address, 300 * MIB));
+		CHECK_EQUAL(allocate(driver, &other, 300 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
 		CHECK_EQUAL(dlclose(driver), 0);
 		CHECK_EQUAL(outside_used(0), OUTSIDE + 300 * MIB);
 		CHECK_EQUAL(ledger_used(0), CONTEXT + HIDDEN + 300 * MIB);
@@ -85,8 +84,8 @@ TEST(looked_at_first)
 	start(driver);
 	CHECK_EQUAL(dlclose(driver), 0);
 	driver = load();
-	CHECK_CUDA(allocate(driver, &address, 600 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
-	CHECK_CUDA(allocate(driver, &address, 300 * MIB), CUDA_SUCCESS);
+	CHECK_EQUAL(allocate(driver, &address, 600 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_OK(allocate(driver, &address, 300 * MIB));
 	CHECK_EQUAL(outside_used(0), OUTSIDE + 300 * MIB);
 }
 
@@ -103,10 +102,10 @@ TEST(nvml_comes_and_goes)
 
 		CHECK(nvml);
 		CHECK_EQUAL(((int (*)(void))find(nvml, "nvmlInit_v2"))(), 0);
-		CHECK_CUDA(allocate(driver, &address, 300 * MIB), CUDA_SUCCESS);
+		CHECK_OK(allocate(driver, &address, 300 * MIB));
 		CHECK_EQUAL(((int (*)(void))find(nvml, "nvmlShutdown"))(), 0);
 		CHECK_EQUAL(dlclose(nvml), 0);
-		CHECK_CUDA(release(driver, address), CUDA_SUCCESS);
+		CHECK_OK(release(driver, address));
 		sleep_ms(5); /* so that the books are compared now and then */
 	}
 	CHECK_EQUAL(outside_used(0), OUTSIDE);

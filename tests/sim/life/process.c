@@ -32,7 +32,7 @@ static void thread_join(pthread_t thread)
 
 static void *take_and_leave(void *arg)
 {
-	CHECK_CUDA(cuCtxSetCurrent(context), CUDA_SUCCESS);
+	CHECK_OK(cuCtxSetCurrent(context));
 	*(CUdeviceptr *)arg = take(100 * MIB);
 	return NULL;
 }
@@ -58,7 +58,7 @@ TEST(threads_leave_memory)
 static void *outlive_main(void *arg)
 {
 	pthread_join(*(pthread_t *)arg, NULL);
-	CHECK_CUDA(cuCtxSetCurrent(context), CUDA_SUCCESS);
+	CHECK_OK(cuCtxSetCurrent(context));
 	give(take(300 * MIB));
 	refused(500 * MIB);
 	CHECK_EQUAL(outside_of(0, getpid()), CONTEXT);
@@ -158,7 +158,7 @@ static void *fork_and_fail(void *arg)
 	if (child == 0) {
 		CUdeviceptr address = UNTOUCHED;
 
-		CHECK_CUDA(cuInit(0), CUDA_ERROR_NOT_INITIALIZED); /* the driver's own word */
+		CHECK_EQUAL(cuInit(0), CUDA_ERROR_NOT_INITIALIZED); /* the driver's own word */
 		CHECK(cuMemAlloc_v2(&address, MIB) != CUDA_SUCCESS);
 		CHECK_EQUAL(address, UNTOUCHED);
 		exit(0);

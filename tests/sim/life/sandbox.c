@@ -168,7 +168,7 @@ static void start_denied(void)
 		return;
 	}
 	for (unsigned round = 0; round < 2; round++) {
-		CHECK_CUDA(cuInit(0), CUDA_ERROR_NOT_PERMITTED);
+		CHECK_EQUAL(cuInit(0), CUDA_ERROR_NOT_PERMITTED);
 		CHECK(cuDevicePrimaryCtxRetain(&context, 0) != CUDA_SUCCESS);
 		CHECK(cuMemAlloc_v2(&address, MIB) != CUDA_SUCCESS);
 		CHECK_EQUAL(address, UNTOUCHED);
@@ -294,7 +294,7 @@ TEST(no_files_after_init)
 	CUdeviceptr held;
 
 	set_quota(1, GIB);
-	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
+	CHECK_OK(cuInit(0));
 	ledger();
 	deny_all(SYS_openat, EACCES);
 	cuda_start(0);
@@ -307,7 +307,7 @@ TEST(no_files_after_init)
 
 static void strict_too_early(void)
 {
-	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
+	CHECK_OK(cuInit(0));
 	kill_on(SYS_openat);
 	cuda_start(0);
 	take(100 * MIB);
@@ -374,7 +374,7 @@ static void start_in_root(void)
 	CUdeviceptr address;
 
 	enter_root();
-	CHECK_CUDA(cuInit(0), CUDA_ERROR_NOT_PERMITTED);
+	CHECK_EQUAL(cuInit(0), CUDA_ERROR_NOT_PERMITTED);
 	CHECK(cuMemAlloc_v2(&address, MIB) != CUDA_SUCCESS);
 }
 
@@ -404,7 +404,7 @@ TEST(root_before)
 
 static void go_on_in_root(int wire)
 {
-	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
+	CHECK_OK(cuInit(0));
 	enter_root();
 	cuda_start(0);
 	take(400 * MIB);

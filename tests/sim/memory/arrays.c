@@ -41,14 +41,14 @@ TEST(to_and_fro)
 		union made one, none = {.any = NULL};
 		CUdeviceptr linear;
 
-		CHECK_CUDA(end(&flat, made[round % count]), CUDA_SUCCESS);
+		CHECK_OK(end(&flat, made[round % count]));
 		linear = take(4 * MIB);
-		CHECK_CUDA(make(kind, &none), CUDA_ERROR_OUT_OF_MEMORY);
+		CHECK_EQUAL(make(kind, &none), CUDA_ERROR_OUT_OF_MEMORY);
 		CHECK(!none.any);
 		give(linear);
 		one = made_of(kind);
 		refused(4 * MIB);
-		CHECK_CUDA(end(kind, one), CUDA_SUCCESS);
+		CHECK_OK(end(kind, one));
 		made[round % count] = made_of(&flat);
 	}
 	assert_held_to(700 * MIB);
@@ -70,7 +70,7 @@ TEST(reckoned)
 		if (ledger_own(0).data < really)
 			fprintf(stderr, "%s\n", kinds[i].name);
 		CHECK_AT_MOST(really, ledger_own(0).data);
-		CHECK_CUDA(end(&kinds[i], one), CUDA_SUCCESS);
+		CHECK_OK(end(&kinds[i], one));
 		assert_data(0);
 	}
 }
@@ -109,7 +109,7 @@ TEST(reckoned_formats)
 			tried++;
 			really = outside_of(0, getpid()) - CONTEXT;
 			CHECK_AT_MOST(really, ledger_own(0).data);
-			CHECK_CUDA(end(&kind, one), CUDA_SUCCESS);
+			CHECK_OK(end(&kind, one));
 		}
 	CHECK_AT_MOST(36 * 12 * 3, tried);
 	assert_data(0);

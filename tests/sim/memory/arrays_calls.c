@@ -43,16 +43,16 @@ TEST(by_each_door)
 
 	start("600m"); /* 72 MiB are left */
 	for (unsigned door = 0; door < DOORS; door++) {
-		CHECK_CUDA(by_door(door, 2048, &arrays[door]), CUDA_SUCCESS);
+		CHECK_OK(by_door(door, 2048, &arrays[door]));
 		assert_data((door + 1) * 8 * MIB);
 	}
 	for (unsigned door = 0; door < DOORS; door++) {
-		CHECK_CUDA(by_door(door, 9000, &refused_one), CUDA_ERROR_OUT_OF_MEMORY);
+		CHECK_EQUAL(by_door(door, 9000, &refused_one), CUDA_ERROR_OUT_OF_MEMORY);
 		CHECK(refused_one == (CUarray)UNTOUCHED);
 		assert_data(DOORS * 8 * MIB);
 	}
 	for (unsigned door = 0; door < DOORS; door++) {
-		CHECK_CUDA(end_by_door(door, arrays[door]), CUDA_SUCCESS);
+		CHECK_OK(end_by_door(door, arrays[door]));
 		assert_data((DOORS - 1 - door) * 8 * MIB);
 	}
 }
@@ -66,14 +66,14 @@ TEST(old_volume)
 	CUarray array[3];
 
 	start("1g");
-	CHECK_CUDA(cuArray3DCreate(&array[0], &volume), CUDA_SUCCESS);
+	CHECK_OK(cuArray3DCreate(&array[0], &volume));
 	CHECK_EQUAL(true_data(), 6 * MIB); /* 5 */
-	CHECK_CUDA(cuArray3DCreate(&array[1], &layers), CUDA_SUCCESS);
+	CHECK_OK(cuArray3DCreate(&array[1], &layers));
 	CHECK_EQUAL(true_data(), 14 * MIB); /* and 7 */
-	CHECK_CUDA(cuArrayCreate(&array[2], &line), CUDA_SUCCESS);
+	CHECK_OK(cuArrayCreate(&array[2], &line));
 	CHECK_AT_MOST(15 * MIB, true_data());
 	for (unsigned i = 0; i < 3; i++)
-		CHECK_CUDA(cuArrayDestroy(array[i]), CUDA_SUCCESS);
+		CHECK_OK(cuArrayDestroy(array[i]));
 	assert_data(0);
 }
 
@@ -97,7 +97,7 @@ static void make_without_memory(const struct kind *kind)
 	start("600m");
 	one = made_of(kind);
 	assert_data(0);
-	CHECK_CUDA(end(kind, one), CUDA_SUCCESS);
+	CHECK_OK(end(kind, one));
 	assert_data(0);
 }
 
@@ -116,14 +116,14 @@ TEST(levels)
 	whole = made_of(&mips);
 	assert_data(86 * MIB);
 	for (unsigned i = 0; i < 13; i++)
-		CHECK_CUDA(cuMipmappedArrayGetLevel(&level[i], whole.mipmapped, i), CUDA_SUCCESS);
+		CHECK_OK(cuMipmappedArrayGetLevel(&level[i], whole.mipmapped, i));
 	assert_data(86 * MIB);
 	for (unsigned i = 0; i < 13; i++)
 		CHECK(cuArrayDestroy(level[i]) != CUDA_SUCCESS);
-	CHECK_CUDA(cuMipmappedArrayGetLevel(&again, whole.mipmapped, 3), CUDA_SUCCESS);
+	CHECK_OK(cuMipmappedArrayGetLevel(&again, whole.mipmapped, 3));
 	CHECK(again == level[3]);
 	assert_data(86 * MIB);
-	CHECK_CUDA(cuMipmappedArrayDestroy(whole.mipmapped), CUDA_SUCCESS);
+	CHECK_OK(cuMipmappedArrayDestroy(whole.mipmapped));
 	assert_data(0);
 	CHECK(cuArrayDestroy(level[0]) != CUDA_SUCCESS);
 	CHECK(cuMipmappedArrayDestroy(whole.mipmapped) != CUDA_SUCCESS);
@@ -142,23 +142,23 @@ TEST(destroyed_wrongly)
 	b = made_of(&mips);
 	little = made_of(&small);
 	before = true_data();
-	CHECK_CUDA(cuArrayDestroy(NULL), CUDA_ERROR_INVALID_HANDLE);
-	CHECK_CUDA(cuMipmappedArrayDestroy(NULL), CUDA_ERROR_INVALID_HANDLE);
-	CHECK_CUDA(cuArrayDestroy(b.array), CUDA_ERROR_INVALID_HANDLE);
-	CHECK_CUDA(cuMipmappedArrayDestroy(a.mipmapped), CUDA_ERROR_INVALID_HANDLE);
-	CHECK_CUDA(cuMipmappedArrayDestroy(little.mipmapped), CUDA_ERROR_INVALID_HANDLE);
+	CHECK_EQUAL(cuArrayDestroy(NULL), CUDA_ERROR_INVALID_HANDLE);
+	CHECK_EQUAL(cuMipmappedArrayDestroy(NULL), CUDA_ERROR_INVALID_HANDLE);
+	CHECK_EQUAL(cuArrayDestroy(b.array), CUDA_ERROR_INVALID_HANDLE);
+	CHECK_EQUAL(cuMipmappedArrayDestroy(a.mipmapped), CUDA_ERROR_INVALID_HANDLE);
+	CHECK_EQUAL(cuMipmappedArrayDestroy(little.mipmapped), CUDA_ERROR_INVALID_HANDLE);
 	assert_data(before);
-	CHECK_CUDA(cuCtxGetCurrent(&context), CUDA_SUCCESS);
-	CHECK_CUDA(cuCtxSetCurrent(NULL), CUDA_SUCCESS);
-	CHECK_CUDA(cuArrayDestroy(a.array), CUDA_ERROR_INVALID_CONTEXT);
-	CHECK_CUDA(make(flat, &a), CUDA_ERROR_INVALID_CONTEXT);
-	CHECK_CUDA(cuCtxSetCurrent(context), CUDA_SUCCESS);
+	CHECK_OK(cuCtxGetCurrent(&context));
+	CHECK_OK(cuCtxSetCurrent(NULL));
+	CHECK_EQUAL(cuArrayDestroy(a.array), CUDA_ERROR_INVALID_CONTEXT);
+	CHECK_EQUAL(make(flat, &a), CUDA_ERROR_INVALID_CONTEXT);
+	CHECK_OK(cuCtxSetCurrent(context));
 	assert_data(before);
-	CHECK_CUDA(end(flat, a), CUDA_SUCCESS);
-	CHECK_CUDA(end(&mips, b), CUDA_SUCCESS);
-	CHECK_CUDA(end(&small, little), CUDA_SUCCESS);
+	CHECK_OK(end(flat, a));
+	CHECK_OK(end(&mips, b));
+	CHECK_OK(end(&small, little));
 	assert_data(0);
-	CHECK_CUDA(end(flat, a), CUDA_ERROR_INVALID_HANDLE);
+	CHECK_EQUAL(end(flat, a), CUDA_ERROR_INVALID_HANDLE);
 	assert_data(0);
 }
 
@@ -177,17 +177,17 @@ TEST(with_their_context)
 	uint64_t before;
 
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", "4g");
-	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
-	CHECK_CUDA(cuCtxCreate_v2(&first, 0, 0), CUDA_SUCCESS);
+	CHECK_OK(cuInit(0));
+	CHECK_OK(cuCtxCreate_v2(&first, 0, 0));
 	give(take(1));
 	make_some(40);
 	before = true_data();
 	CHECK_AT_MOST(40 * 8 * MIB, before);
-	CHECK_CUDA(cuCtxCreate_v2(&second, 0, 0), CUDA_SUCCESS);
+	CHECK_OK(cuCtxCreate_v2(&second, 0, 0));
 	make_some(64); /* small ones to whole granules: two contexts do not share one */
-	CHECK_CUDA(cuCtxDestroy_v2(second), CUDA_SUCCESS);
+	CHECK_OK(cuCtxDestroy_v2(second));
 	assert_data(before);
-	CHECK_CUDA(cuCtxDestroy_v2(first), CUDA_SUCCESS);
+	CHECK_OK(cuCtxDestroy_v2(first));
 	CHECK_EQUAL(ledger_own(0).total, 0);
 	CHECK_EQUAL(outside_of(0, getpid()), 0);
 }
@@ -198,7 +198,7 @@ TEST(reset)
 	for (unsigned round = 0; round < 3; round++) {
 		make_some(20);
 		true_data();
-		CHECK_CUDA(cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
+		CHECK_OK(cuDevicePrimaryCtxReset_v2(0));
 		CHECK_EQUAL(ledger_own(0).total, 0);
 		cuda_start(0);
 		assert_data(0);
@@ -242,18 +242,18 @@ TEST(no_arguments)
 	CUarray array = (CUarray)UNTOUCHED;
 
 	start("1g");
-	CHECK_CUDA(cuArrayCreate(NULL, &(CUDA_ARRAY_DESCRIPTOR_v1){9, 9, FLOAT, 1}),
-		   CUDA_ERROR_INVALID_VALUE);
-	CHECK_CUDA(cuArrayCreate(&array, NULL), CUDA_ERROR_INVALID_VALUE);
-	CHECK_CUDA(cuArrayCreate_v2(NULL, &(CUDA_ARRAY_DESCRIPTOR){9, 9, FLOAT, 1}),
-		   CUDA_ERROR_INVALID_VALUE);
-	CHECK_CUDA(cuArrayCreate_v2(&array, NULL), CUDA_ERROR_INVALID_VALUE);
-	CHECK_CUDA(cuArray3DCreate(&array, NULL), CUDA_ERROR_INVALID_VALUE);
-	CHECK_CUDA(cuArray3DCreate_v2(NULL, &good), CUDA_ERROR_INVALID_VALUE);
-	CHECK_CUDA(cuArray3DCreate_v2(&array, NULL), CUDA_ERROR_INVALID_VALUE);
-	CHECK_CUDA(cuMipmappedArrayCreate(NULL, &good, 1), CUDA_ERROR_INVALID_VALUE);
-	CHECK_CUDA(cuMipmappedArrayCreate(&mipmapped, NULL, 1), CUDA_ERROR_INVALID_VALUE);
-	CHECK_CUDA(cuMipmappedArrayCreate(&mipmapped, &good, 0), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuArrayCreate(NULL, &(CUDA_ARRAY_DESCRIPTOR_v1){9, 9, FLOAT, 1}),
+		    CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuArrayCreate(&array, NULL), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuArrayCreate_v2(NULL, &(CUDA_ARRAY_DESCRIPTOR){9, 9, FLOAT, 1}),
+		    CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuArrayCreate_v2(&array, NULL), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuArray3DCreate(&array, NULL), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuArray3DCreate_v2(NULL, &good), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuArray3DCreate_v2(&array, NULL), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMipmappedArrayCreate(NULL, &good, 1), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMipmappedArrayCreate(&mipmapped, NULL, 1), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMipmappedArrayCreate(&mipmapped, &good, 0), CUDA_ERROR_INVALID_VALUE);
 	CHECK(array == (CUarray)UNTOUCHED && mipmapped == (CUmipmappedArray)UNTOUCHED);
 	assert_data(0);
 }
@@ -270,9 +270,9 @@ TEST(injected)
 				   "cuArrayDestroy@1=998,cuMipmappedArrayDestroy@1=998");
 	cuda_start(0);
 	for (unsigned door = 0; door < DOORS; door++) {
-		CHECK_CUDA(by_door(door, 2048, &array), CUDA_ERROR_UNKNOWN);
-		CHECK_CUDA(by_door(door, 64, &array), CUDA_ERROR_UNKNOWN);
-		CHECK_CUDA(by_door(door, 50000, &array), CUDA_ERROR_OUT_OF_MEMORY);
+		CHECK_EQUAL(by_door(door, 2048, &array), CUDA_ERROR_UNKNOWN);
+		CHECK_EQUAL(by_door(door, 64, &array), CUDA_ERROR_UNKNOWN);
+		CHECK_EQUAL(by_door(door, 50000, &array), CUDA_ERROR_OUT_OF_MEMORY);
 	}
 	CHECK(array == (CUarray)UNTOUCHED);
 	give(take(1));
@@ -293,14 +293,14 @@ TEST(not_destroyed)
 	little = made_of(&small); /* the second */
 	b = made_of(&mips);
 	before = ledger_own(0).data;
-	CHECK_CUDA(cuArrayDestroy(NULL), CUDA_ERROR_INVALID_HANDLE);
-	CHECK_CUDA(end(&kinds[0], a), 998);
-	CHECK_CUDA(end(&mips, b), 998);
+	CHECK_EQUAL(cuArrayDestroy(NULL), CUDA_ERROR_INVALID_HANDLE);
+	CHECK_EQUAL(end(&kinds[0], a), 998);
+	CHECK_EQUAL(end(&mips, b), 998);
 	CHECK_EQUAL(ledger_own(0).data, before);
-	CHECK_CUDA(end(&kinds[0], a), CUDA_SUCCESS);
-	CHECK_CUDA(end(&small, little), 998);
+	CHECK_OK(end(&kinds[0], a));
+	CHECK_EQUAL(end(&small, little), 998);
 	CHECK_AT_MOST(GRANULE, ledger_own(0).data);
-	CHECK_CUDA(end(&small, little), CUDA_SUCCESS);
-	CHECK_CUDA(end(&mips, b), CUDA_SUCCESS);
+	CHECK_OK(end(&small, little));
+	CHECK_OK(end(&mips, b));
 	assert_data(0);
 }

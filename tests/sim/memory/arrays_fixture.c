@@ -103,5 +103,5 @@ unsigned fill_with(const struct kind *kind, union made *arrays, unsigned max)
 void end_all(const struct kind *kind, union made *arrays, unsigned count)
 {
 	while (count > 0)
-		CHECK_CUDA(end(kind, arrays[--count]), CUDA_SUCCESS);
+		CHECK_OK(end(kind, arrays[--count]));
 }

@@ -57,7 +57,7 @@ static inline union made made_of(const struct kind *kind)
 {
 	union made one = {.any = NULL};
 
-	CHECK_CUDA(make(kind, &one), CUDA_SUCCESS);
+	CHECK_OK(make(kind, &one));
 	CHECK(one.any);
 	return one;
 }

@@ -60,7 +60,7 @@ TEST(scattered)
 	count = fill_with(&small, made, ARRAYS_MAX);
 	for (unsigned i = 0; i < count; i++) {
 		if (i % 32)
-			CHECK_CUDA(end(&small, made[i]), CUDA_SUCCESS);
+			CHECK_OK(end(&small, made[i]));
 		else
 			made[kept++] = made[i];
 	}
@@ -68,7 +68,7 @@ TEST(scattered)
 	assert_held_to(GIB);
 	true_data();
 	for (unsigned i = 0; i < kept / 2; i++)
-		CHECK_CUDA(end(&small, made[i]), CUDA_SUCCESS);
+		CHECK_OK(end(&small, made[i]));
 	CHECK_EQUAL(fill(pieces, 1024, GRANULE), kept / 2);
 	assert_held_to(GIB);
 	true_data();
@@ -97,7 +97,7 @@ TEST(scattered_unseen)
 	count = fill_with(&small, made, ARRAYS_MAX);
 	for (unsigned i = 0; i < count; i++)
 		if (i % 32)
-			CHECK_CUDA(end(&small, made[i]), CUDA_SUCCESS);
+			CHECK_OK(end(&small, made[i]));
 	fill(pieces, 1024, GRANULE);
 	CHECK_AT_MOST(outside_used(0), GIB + GRANULE);
 }
@@ -110,11 +110,11 @@ TEST(alike_unseen)
 		unsigned each = 32 / units, count = 20 * each + 1;
 
 		for (unsigned i = 0; i < count; i++)
-			CHECK_CUDA(make_units(units, &made[i]), CUDA_SUCCESS);
+			CHECK_OK(make_units(units, &made[i]));
 		CHECK_EQUAL(ledger_own(0).data, 21 * GRANULE);
 		for (unsigned i = 0; i < count; i += 2) {
-			CHECK_CUDA(end(&small, made[i]), CUDA_SUCCESS);
-			CHECK_CUDA(make_units(units, &made[i]), CUDA_SUCCESS);
+			CHECK_OK(end(&small, made[i]));
+			CHECK_OK(make_units(units, &made[i]));
 		}
 		CHECK_EQUAL(ledger_own(0).data, 21 * GRANULE);
 		assert_no_less();
@@ -131,15 +131,15 @@ TEST(gaps_unseen)
 		unsigned count = 10 * 32, kept = 0;
 
 		for (unsigned i = 0; i < count; i++)
-			CHECK_CUDA(make_units(1, &made[i]), CUDA_SUCCESS);
+			CHECK_OK(make_units(1, &made[i]));
 		for (unsigned i = 0; i < count; i++) {
 			if (i % 32 % units == units - 1)
 				made[kept++] = made[i];
 			else
-				CHECK_CUDA(end(&small, made[i]), CUDA_SUCCESS);
+				CHECK_OK(end(&small, made[i]));
 		}
 		for (unsigned i = 0; i < 40; i++) {
-			CHECK_CUDA(make_units(units, &made[kept++]), CUDA_SUCCESS);
+			CHECK_OK(make_units(units, &made[kept++]));
 			assert_no_less();
 		}
 		end_all(&small, made, kept);
@@ -153,11 +153,11 @@ TEST(unlike_unseen)
 	unsigned count = 0;
 
 	start_unseen();
-	CHECK_CUDA(make_units(1, &made[count++]), CUDA_SUCCESS);
+	CHECK_OK(make_units(1, &made[count++]));
 	while (count < 41)
-		CHECK_CUDA(make_units(16, &made[count++]), CUDA_SUCCESS);
+		CHECK_OK(make_units(16, &made[count++]));
 	while (count < 1500) {
-		CHECK_CUDA(make_units(1, &made[count++]), CUDA_SUCCESS);
+		CHECK_OK(make_units(1, &made[count++]));
 		assert_no_less();
 	}
 	end_all(&small, made, count);
@@ -197,7 +197,7 @@ TEST(at_random)
 		unsigned i = (unsigned)rand_r(&seed) % 1000;
 
 		if (made[i].any) {
-			CHECK_CUDA(cuArrayDestroy(made[i].array), CUDA_SUCCESS);
+			CHECK_OK(cuArrayDestroy(made[i].array));
 			made[i].any = NULL;
 		} else {
 			refusals += make_units(1 + (unsigned)rand_r(&seed) % 16, &made[i]) !=
@@ -208,7 +208,7 @@ TEST(at_random)
 	CHECK_AT_MOST(1, refusals);
 	for (unsigned i = 0; i < 1000; i++)
 		if (made[i].any)
-			CHECK_CUDA(cuArrayDestroy(made[i].array), CUDA_SUCCESS);
+			CHECK_OK(cuArrayDestroy(made[i].array));
 	assert_data(0);
 }
 
@@ -219,18 +219,18 @@ TEST(small_in_two_contexts)
 	union made one, other;
 
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", "2g");
-	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
-	CHECK_CUDA(cuCtxCreate_v2(&first, 0, 0), CUDA_SUCCESS);
+	CHECK_OK(cuInit(0));
+	CHECK_OK(cuCtxCreate_v2(&first, 0, 0));
 	one = made_of(&small);
-	CHECK_CUDA(cuCtxCreate_v2(&second, 0, 0), CUDA_SUCCESS);
+	CHECK_OK(cuCtxCreate_v2(&second, 0, 0));
 	other = made_of(&small);
 	CHECK_EQUAL(ledger_own(0).data, 2 * GRANULE);
 	CHECK_EQUAL(outside_of(0, getpid()), 2 * CONTEXT + 2 * GRANULE);
-	CHECK_CUDA(end(&small, one), CUDA_SUCCESS); /* in the other's time */
+	CHECK_OK(end(&small, one)); /* in the other's time */
 	CHECK_EQUAL(ledger_own(0).data, GRANULE);
 	CHECK_EQUAL(outside_of(0, getpid()), 2 * CONTEXT + GRANULE);
-	CHECK_CUDA(cuCtxDestroy_v2(first), CUDA_SUCCESS);
+	CHECK_OK(cuCtxDestroy_v2(first));
 	CHECK_EQUAL(ledger_own(0).data, GRANULE);
-	CHECK_CUDA(end(&small, other), CUDA_SUCCESS);
+	CHECK_OK(end(&small, other));
 	assert_data(0);
 }

@@ -8,7 +8,7 @@ static CUstream stream, other;
 static void start(const char *limit)
 {
 	stream = stream_start(limit);
-	CHECK_CUDA(cuStreamCreate(&other, NON_BLOCKING), CUDA_SUCCESS);
+	CHECK_OK(cuStreamCreate(&other, NON_BLOCKING));
 	assert_data(0);
 }
 
@@ -18,16 +18,16 @@ TEST(with_its_stream)
 	CUevent event;
 
 	start("2g");
-	CHECK_CUDA(cuEventCreate(&event, 0), CUDA_SUCCESS);
+	CHECK_OK(cuEventCreate(&event, 0));
 	big = take(100 * MIB);
 	small = take(KIB);
 	give_async(big, stream);
-	CHECK_CUDA(cuMemFreeAsync_ptsz(small, other), CUDA_SUCCESS);
+	CHECK_OK(cuMemFreeAsync_ptsz(small, other));
 	assert_data(102 * MIB);
-	CHECK_CUDA(cuMemFreeAsync(big, stream), CUDA_ERROR_INVALID_VALUE);
-	CHECK_CUDA(cuMemFreeAsync_ptsz(big, other), CUDA_ERROR_INVALID_VALUE);
-	CHECK_CUDA(cuMemFree_v2(big), CUDA_ERROR_INVALID_VALUE);
-	CHECK_CUDA(cuStreamSynchronize_ptsz(other), CUDA_SUCCESS);
+	CHECK_EQUAL(cuMemFreeAsync(big, stream), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemFreeAsync_ptsz(big, other), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemFree_v2(big), CUDA_ERROR_INVALID_VALUE);
+	CHECK_OK(cuStreamSynchronize_ptsz(other));
 	assert_data(100 * MIB);
 	synchronise(other);
 	assert_data(100 * MIB);
@@ -35,10 +35,10 @@ TEST(with_its_stream)
 	synchronise(stream);
 	assert_data(0);
 	give_async(take(100 * MIB), stream); /* an event does not say whose it is */
-	CHECK_CUDA(cuEventRecord(event, stream), CUDA_SUCCESS);
-	CHECK_CUDA(cuEventSynchronize(event), CUDA_SUCCESS);
+	CHECK_OK(cuEventRecord(event, stream));
+	CHECK_OK(cuEventSynchronize(event));
 	assert_covered();
-	CHECK_CUDA(cuCtxSynchronize(), CUDA_SUCCESS);
+	CHECK_OK(cuCtxSynchronize());
 	assert_data(0);
 }
 
@@ -48,24 +48,24 @@ TEST(with_its_context)
 	CUstream inside_it;
 
 	start("4g");
-	CHECK_CUDA(cuCtxGetCurrent(&first), CUDA_SUCCESS);
+	CHECK_OK(cuCtxGetCurrent(&first));
 	give_async(take(100 * MIB), stream);
-	CHECK_CUDA(cuCtxCreate_v2(&second, 0, 0), CUDA_SUCCESS);
-	CHECK_CUDA(cuStreamCreate(&inside_it, NON_BLOCKING), CUDA_SUCCESS);
+	CHECK_OK(cuCtxCreate_v2(&second, 0, 0));
+	CHECK_OK(cuStreamCreate(&inside_it, NON_BLOCKING));
 	for (unsigned i = 0; i < 10; i++)
 		give_async(take(50 * MIB), inside_it);
 	CHECK_EQUAL(ledger_own(0).data, 600 * MIB);
-	CHECK_CUDA(cuCtxSynchronize(), CUDA_SUCCESS);
+	CHECK_OK(cuCtxSynchronize());
 	CHECK_EQUAL(ledger_own(0).data, 100 * MIB);
 	give_async(take(50 * MIB), inside_it);
 	take(30 * MIB);
-	CHECK_CUDA(cuCtxSynchronize_v2(first), CUDA_SUCCESS);
+	CHECK_OK(cuCtxSynchronize_v2(first));
 	CHECK_EQUAL(ledger_own(0).data, 80 * MIB);
-	CHECK_CUDA(cuCtxDestroy_v2(second), CUDA_SUCCESS);
+	CHECK_OK(cuCtxDestroy_v2(second));
 	assert_data(0);
-	CHECK_CUDA(cuCtxSetCurrent(first), CUDA_SUCCESS);
+	CHECK_OK(cuCtxSetCurrent(first));
 	give_async(take(50 * MIB), stream);
-	CHECK_CUDA(cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
+	CHECK_OK(cuDevicePrimaryCtxReset_v2(0));
 	CHECK_EQUAL(ledger_own(0).data, 0);
 	CHECK_EQUAL(outside_of(0, getpid()), 0);
 }
@@ -95,9 +95,9 @@ TEST(managed_block)
 	CUdeviceptr address;
 
 	start("2g");
-	CHECK_CUDA(cuMemAllocManaged(&address, 200 * MIB, CU_MEM_ATTACH_GLOBAL), CUDA_SUCCESS);
-	CHECK_CUDA(cuMemFreeAsync(address, stream),
-		   CUDA_ERROR_NOT_SUPPORTED); /* the driver's word */
+	CHECK_OK(cuMemAllocManaged(&address, 200 * MIB, CU_MEM_ATTACH_GLOBAL));
+	CHECK_EQUAL(cuMemFreeAsync(address, stream),
+		    CUDA_ERROR_NOT_SUPPORTED); /* the driver's word */
 	synchronise(stream);
 	CHECK_EQUAL(ledger_own(0).data, 256 * MIB);
 	give(address);
@@ -108,9 +108,9 @@ TEST(managed_block)
 
 static void *synchronise_own(void *context)
 {
-	CHECK_CUDA(cuCtxSetCurrent(context), CUDA_SUCCESS);
-	CHECK_CUDA(cuStreamSynchronize_ptsz(NULL), CUDA_SUCCESS);
-	CHECK_CUDA(cuStreamSynchronize(PER_THREAD), CUDA_SUCCESS);
+	CHECK_OK(cuCtxSetCurrent(context));
+	CHECK_OK(cuStreamSynchronize_ptsz(NULL));
+	CHECK_OK(cuStreamSynchronize(PER_THREAD));
 	assert_covered();
 	return NULL;
 }
@@ -122,24 +122,24 @@ TEST(default_streams)
 	pthread_t thread;
 
 	start("4g");
-	CHECK_CUDA(cuCtxGetCurrent(&first), CUDA_SUCCESS);
-	CHECK_CUDA(cuMemFreeAsync_ptsz(take(10 * MIB), NULL), CUDA_SUCCESS);
-	CHECK_CUDA(cuStreamSynchronize(NULL), CUDA_SUCCESS);
+	CHECK_OK(cuCtxGetCurrent(&first));
+	CHECK_OK(cuMemFreeAsync_ptsz(take(10 * MIB), NULL));
+	CHECK_OK(cuStreamSynchronize(NULL));
 	assert_covered();
 	CHECK(pthread_create(&thread, NULL, synchronise_own, first) == 0);
 	CHECK(pthread_join(thread, NULL) == 0);
-	CHECK_CUDA(cuStreamSynchronize(PER_THREAD), CUDA_SUCCESS);
+	CHECK_OK(cuStreamSynchronize(PER_THREAD));
 	assert_data(0);
-	CHECK_CUDA(cuMemFreeAsync(take(10 * MIB), NULL), CUDA_SUCCESS);
-	CHECK_CUDA(cuStreamSynchronize_ptsz(NULL), CUDA_SUCCESS);
+	CHECK_OK(cuMemFreeAsync(take(10 * MIB), NULL));
+	CHECK_OK(cuStreamSynchronize_ptsz(NULL));
 	assert_covered();
-	CHECK_CUDA(cuCtxCreate_v2(&second, 0, 0), CUDA_SUCCESS);
-	CHECK_CUDA(cuStreamSynchronize(NULL), CUDA_SUCCESS);
+	CHECK_OK(cuCtxCreate_v2(&second, 0, 0));
+	CHECK_OK(cuStreamSynchronize(NULL));
 	CHECK_EQUAL(outside_of(0, getpid()), 2 * CONTEXT + 10 * MIB);
 	assert_covered();
-	CHECK_CUDA(cuCtxDestroy_v2(second), CUDA_SUCCESS);
-	CHECK_CUDA(cuCtxSetCurrent(first), CUDA_SUCCESS);
-	CHECK_CUDA(cuStreamSynchronize((CUstream)1), CUDA_SUCCESS);
+	CHECK_OK(cuCtxDestroy_v2(second));
+	CHECK_OK(cuCtxSetCurrent(first));
+	CHECK_OK(cuStreamSynchronize((CUstream)1));
 	assert_data(0);
 }
 
@@ -154,15 +154,15 @@ TEST(refused_frees)
 	start("2g");
 	a = take(10 * MIB);
 	b = take(10 * MIB);
-	CHECK_CUDA(cuMemFreeAsync(a, stream), CUDA_ERROR_UNKNOWN);
-	CHECK_CUDA(cuMemFreeAsync_ptsz(b, stream), 700);
+	CHECK_EQUAL(cuMemFreeAsync(a, stream), CUDA_ERROR_UNKNOWN);
+	CHECK_EQUAL(cuMemFreeAsync_ptsz(b, stream), 700);
 	assert_data(20 * MIB);
 	give_async(a, stream);
-	CHECK_CUDA(cuMemFreeAsync_ptsz(b, stream), CUDA_SUCCESS);
-	CHECK_CUDA(cuStreamSynchronize(stream), CUDA_ERROR_UNKNOWN);
-	CHECK_CUDA(cuStreamSynchronize_ptsz(stream), CUDA_ERROR_UNKNOWN);
+	CHECK_OK(cuMemFreeAsync_ptsz(b, stream));
+	CHECK_EQUAL(cuStreamSynchronize(stream), CUDA_ERROR_UNKNOWN);
+	CHECK_EQUAL(cuStreamSynchronize_ptsz(stream), CUDA_ERROR_UNKNOWN);
 	assert_data(20 * MIB);
 	synchronise(stream);
 	assert_data(0);
-	CHECK_CUDA(cuMemFreeAsync(0, stream), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemFreeAsync(0, stream), CUDA_ERROR_INVALID_VALUE);
 }

@@ -14,7 +14,7 @@ TEST(own_stream_after_others)
 	CUfunction spin = spin_load();
 	CUdeviceptr memory;
 
-	CHECK_CUDA(cuStreamCreate(&other, NON_BLOCKING), CUDA_SUCCESS);
+	CHECK_OK(cuStreamCreate(&other, NON_BLOCKING));
 	memory = take_async(64 * MIB, stream);
 	synchronise(stream);
 	for (unsigned i = 0; i < OTHER_WAITS; i++)
@@ -34,15 +34,15 @@ TEST(block_by_event)
 	CUfunction spin = spin_load();
 	CUevent event;
 
-	CHECK_CUDA(cuEventCreate(&event, 0), CUDA_SUCCESS);
+	CHECK_OK(cuEventCreate(&event, 0));
 	for (unsigned i = 0; i < 5; i++) {
 		CUdeviceptr block = take(64 * MIB);
 
 		busy(spin, BUSY, stream);
 		give_async(block, stream);
 		CHECK_EQUAL(ledger_own(0).data, 64 * MIB);
-		CHECK_CUDA(cuEventRecord(event, stream), CUDA_SUCCESS);
-		CHECK_CUDA(cuEventSynchronize(event), CUDA_SUCCESS);
+		CHECK_OK(cuEventRecord(event, stream));
+		CHECK_OK(cuEventSynchronize(event));
 		CHECK_EQUAL(ledger_own(0).data, 0);
 	}
 }

@@ -28,9 +28,9 @@ static void map_at(CUdeviceptr address)
 	const CUmemAllocationProp prop = MEMORY_OF_GPU_0;
 	CUmemGenericAllocationHandle memory;
 
-	CHECK_CUDA(cuMemCreate(&memory, SIZE, &prop, 0), CUDA_SUCCESS);
-	CHECK_CUDA(cuMemMap(address, SIZE, 0, memory, 0), CUDA_SUCCESS);
-	CHECK_CUDA(cuMemRelease(memory), CUDA_SUCCESS);
+	CHECK_OK(cuMemCreate(&memory, SIZE, &prop, 0));
+	CHECK_OK(cuMemMap(address, SIZE, 0, memory, 0));
+	CHECK_OK(cuMemRelease(memory));
 }
 
 /* Memory that is unmapped is given back, although another thread's call has it in its range. */
@@ -40,15 +40,15 @@ TEST(unmapped_beside_a_refusal)
 
 	park("cuMemUnmap@1");
 	start("1g");
-	CHECK_CUDA(cuMemAddressReserve(&space, 3 * SIZE, 0, 0, 0), CUDA_SUCCESS);
+	CHECK_OK(cuMemAddressReserve(&space, 3 * SIZE, 0, 0, 0));
 	map_at(space);
 	map_at(space + 2 * SIZE);
 	begin_call(&call, unmap_all);
-	CHECK_CUDA(cuMemUnmap(space, SIZE), CUDA_SUCCESS);
+	CHECK_OK(cuMemUnmap(space, SIZE));
 	CHECK_EQUAL(ledger_own(0).data, SIZE);
-	CHECK_CUDA(end_call(&call), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(end_call(&call), CUDA_ERROR_INVALID_VALUE);
 	CHECK_EQUAL(ledger_own(0).data, SIZE);
-	CHECK_CUDA(cuMemUnmap(space + 2 * SIZE, SIZE), CUDA_SUCCESS);
+	CHECK_OK(cuMemUnmap(space + 2 * SIZE, SIZE));
 	CHECK_EQUAL(outside_used(0), FIGURE);
 	CHECK_EQUAL(ledger_own(0).data, 0);
 }
@@ -66,12 +66,12 @@ static void used_while_destroyed(CUresult answer)
 	CUdeviceptr address;
 	struct call call;
 
-	CHECK_CUDA(cuMemAllocFromPoolAsync(&address, MIB, pool, NULL), CUDA_SUCCESS);
+	CHECK_OK(cuMemAllocFromPoolAsync(&address, MIB, pool, NULL));
 	begin_call(&call, destroy_pool);
-	CHECK_CUDA(cuMemAllocFromPoolAsync(&address, 900 * MIB, pool, NULL),
-		   CUDA_ERROR_OUT_OF_MEMORY);
-	CHECK_CUDA(cuMemAllocFromPoolAsync(&address, 64 * MIB, pool, NULL), CUDA_SUCCESS);
-	CHECK_CUDA(end_call(&call), answer);
+	CHECK_EQUAL(cuMemAllocFromPoolAsync(&address, 900 * MIB, pool, NULL),
+		    CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_OK(cuMemAllocFromPoolAsync(&address, 64 * MIB, pool, NULL));
+	CHECK_EQUAL(end_call(&call), answer);
 	CHECK_EQUAL(outside_used(0), FIGURE + 96 * MIB);
 	CHECK_AT_MOST(outside_used(0), ledger_used(0));
 }
@@ -82,7 +82,7 @@ TEST(pool_used_while_destroyed)
 
 	park("cuMemPoolDestroy@1");
 	start("1g");
-	CHECK_CUDA(cuMemPoolCreate(&pool, &props), CUDA_SUCCESS);
+	CHECK_OK(cuMemPoolCreate(&pool, &props));
 	used_while_destroyed(CUDA_SUCCESS);
 }
 
@@ -90,7 +90,7 @@ TEST(default_pool_used_while_kept)
 {
 	park("cuMemPoolDestroy@1");
 	start("1g");
-	CHECK_CUDA(cuDeviceGetDefaultMemPool(&pool, 0), CUDA_SUCCESS);
+	CHECK_OK(cuDeviceGetDefaultMemPool(&pool, 0));
 	used_while_destroyed(CUDA_ERROR_INVALID_VALUE);
 }
 
@@ -102,15 +102,15 @@ TEST(freed_in_a_late_stream)
 	CUfunction spin;
 
 	start("1g");
-	CHECK_CUDA(cuStreamCreate(&late, 1), CUDA_SUCCESS);
-	CHECK_CUDA(cuStreamCreate(&other, 1), CUDA_SUCCESS);
+	CHECK_OK(cuStreamCreate(&late, 1));
+	CHECK_OK(cuStreamCreate(&other, 1));
 	spin = spin_load();
 	address = take_async(300 * MIB, late);
 	busy(spin, 50 * MS, late);
 	give_async(address, late);
 	while (cuStreamQuery(late) != CUDA_SUCCESS)
-		CHECK_CUDA(cuStreamSynchronize(other), CUDA_SUCCESS);
-	CHECK_CUDA(cuStreamSynchronize(late), CUDA_SUCCESS);
+		CHECK_OK(cuStreamSynchronize(other));
+	CHECK_OK(cuStreamSynchronize(late));
 	CHECK_EQUAL(outside_used(0), FIGURE);
 	CHECK_EQUAL(ledger_own(0).data, 0);
 }

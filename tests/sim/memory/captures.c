@@ -10,8 +10,8 @@ static CUcontext context;
 static void start(const char *limit)
 {
 	stream = stream_start(limit);
-	CHECK_CUDA(cuStreamCreate(&other, NON_BLOCKING), CUDA_SUCCESS);
-	CHECK_CUDA(cuCtxGetCurrent(&context), CUDA_SUCCESS);
+	CHECK_OK(cuStreamCreate(&other, NON_BLOCKING));
+	CHECK_OK(cuCtxGetCurrent(&context));
 	assert_data(0);
 }
 
@@ -20,7 +20,7 @@ static CUgraph end(CUstream captured)
 {
 	CUgraph graph = NULL;
 
-	CHECK_CUDA(cuStreamEndCapture(captured, &graph), CUDA_SUCCESS);
+	CHECK_OK(cuStreamEndCapture(captured, &graph));
 	CHECK(graph);
 	return graph;
 }
@@ -52,21 +52,21 @@ TEST(takes_nothing)
 		CUgraphExec exec;
 		CUgraph graph;
 
-		CHECK_CUDA(beginners[i](stream), CUDA_SUCCESS);
+		CHECK_OK(beginners[i](stream));
 		a = take_async(40 * MIB, stream);
-		CHECK_CUDA(cuMemAllocAsync_ptsz(&b, i % 2 ? 50 * GIB : MIB, stream), CUDA_SUCCESS);
+		CHECK_OK(cuMemAllocAsync_ptsz(&b, i % 2 ? 50 * GIB : MIB, stream));
 		give_async(a, stream);
-		CHECK_CUDA(cuMemFreeAsync_ptsz(b, stream), CUDA_SUCCESS);
+		CHECK_OK(cuMemFreeAsync_ptsz(b, stream));
 		graph = end(stream);
 		synchronise(stream);
 		assert_data(0);
-		CHECK_CUDA(cuGraphInstantiateWithFlags(&exec, graph, 0), CUDA_SUCCESS);
-		CHECK_CUDA(cuGraphLaunch(exec, stream),
-			   i % 2 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS);
+		CHECK_OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+		CHECK_EQUAL(cuGraphLaunch(exec, stream),
+			    i % 2 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS);
 		assert_data(i % 2 ? 0 : 64 * MIB);
-		CHECK_CUDA(cuGraphExecDestroy(exec), CUDA_SUCCESS);
-		CHECK_CUDA(cuGraphDestroy(graph), CUDA_SUCCESS);
-		CHECK_CUDA(cuDeviceGraphMemTrim(0), CUDA_SUCCESS);
+		CHECK_OK(cuGraphExecDestroy(exec));
+		CHECK_OK(cuGraphDestroy(graph));
+		CHECK_OK(cuDeviceGraphMemTrim(0));
 		assert_data(0);
 	}
 }
@@ -77,15 +77,15 @@ TEST(to_a_graph)
 	CUgraph graph;
 
 	start("1g");
-	CHECK_CUDA(cuGraphCreate(&graph, 0), CUDA_SUCCESS);
-	CHECK_CUDA(cuStreamBeginCaptureToGraph(stream, graph, NULL, NULL, 0,
-					       CU_STREAM_CAPTURE_MODE_GLOBAL),
-		   CUDA_ERROR_NOT_SUPPORTED);
-	CHECK_CUDA(cuStreamBeginCaptureToGraph_ptsz(stream, graph, NULL, NULL, 0,
-						    CU_STREAM_CAPTURE_MODE_GLOBAL),
-		   CUDA_ERROR_NOT_SUPPORTED);
-	CHECK_CUDA(cuStreamBeginCapture(NULL), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-	CHECK_CUDA(cuGraphDestroy(graph), CUDA_SUCCESS);
+	CHECK_OK(cuGraphCreate(&graph, 0));
+	CHECK_EQUAL(cuStreamBeginCaptureToGraph(stream, graph, NULL, NULL, 0,
+						CU_STREAM_CAPTURE_MODE_GLOBAL),
+		    CUDA_ERROR_NOT_SUPPORTED);
+	CHECK_EQUAL(cuStreamBeginCaptureToGraph_ptsz(stream, graph, NULL, NULL, 0,
+						     CU_STREAM_CAPTURE_MODE_GLOBAL),
+		    CUDA_ERROR_NOT_SUPPORTED);
+	CHECK_EQUAL(cuStreamBeginCapture(NULL), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+	CHECK_OK(cuGraphDestroy(graph));
 	assert_data(0);
 }
 
@@ -94,7 +94,7 @@ static void *use_pools(void *arg)
 {
 	CUdeviceptr held[8];
 
-	CHECK_CUDA(cuCtxSetCurrent(context), CUDA_SUCCESS);
+	CHECK_OK(cuCtxSetCurrent(context));
 	for (unsigned round = 0; round < 20; round++) {
 		for (unsigned i = 0; i < 8; i++)
 			held[i] = take_async(100 * MIB, other);
@@ -115,13 +115,13 @@ TEST(others_go_on)
 	for (unsigned i = 0; i < sizeof(beginners) / sizeof(*beginners); i++) {
 		pthread_t thread;
 
-		CHECK_CUDA(beginners[i](stream), CUDA_SUCCESS);
+		CHECK_OK(beginners[i](stream));
 		take_async(10 * MIB, stream);
 		CHECK(pthread_create(&thread, NULL, use_pools, NULL) == 0);
 		CHECK(pthread_join(thread, NULL) == 0);
 		use_pools(NULL); /* and the capturing thread itself */
 		take_async(10 * MIB, stream);
-		CHECK_CUDA(cuGraphDestroy(end(stream)), CUDA_SUCCESS);
+		CHECK_OK(cuGraphDestroy(end(stream)));
 	}
 }
 
@@ -132,14 +132,14 @@ TEST(per_thread_is_counted)
 	CUstream blocking;
 
 	start("1g");
-	CHECK_CUDA(cuStreamCreate(&blocking, 0), CUDA_SUCCESS);
-	CHECK_CUDA(cuStreamBeginCapture_v2(blocking, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
-	CHECK_CUDA(cuMemAllocAsync_ptsz(&address, 600 * MIB, NULL), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_OK(cuStreamCreate(&blocking, 0));
+	CHECK_OK(cuStreamBeginCapture_v2(blocking, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	CHECK_EQUAL(cuMemAllocAsync_ptsz(&address, 600 * MIB, NULL), CUDA_ERROR_OUT_OF_MEMORY);
 	CHECK_EQUAL(address, UNTOUCHED);
-	CHECK_CUDA(cuMemAllocAsync_ptsz(&address, 300 * MIB, NULL), CUDA_SUCCESS);
+	CHECK_OK(cuMemAllocAsync_ptsz(&address, 300 * MIB, NULL));
 	assert_covered();
-	CHECK_CUDA(cuGraphDestroy(end(blocking)), CUDA_SUCCESS);
-	CHECK_CUDA(cuMemFreeAsync_ptsz(address, NULL), CUDA_SUCCESS);
-	CHECK_CUDA(cuStreamSynchronize_ptsz(NULL), CUDA_SUCCESS);
+	CHECK_OK(cuGraphDestroy(end(blocking)));
+	CHECK_OK(cuMemFreeAsync_ptsz(address, NULL));
+	CHECK_OK(cuStreamSynchronize_ptsz(NULL));
 	assert_data(0);
 }

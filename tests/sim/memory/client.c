@@ -10,8 +10,6 @@
 #include "cuda_abi.h"
 #include "fixture.h"
 
-#define CHECK_CUDA(call, expected) CHECK_EQUAL(call, expected)
-
 #define NAMES_MAX   1024
 #define FLAG_LEGACY 0u
 #define FLAG_THREAD 2u /* per-thread default streams */
@@ -35,7 +33,7 @@ static void *find(const char *name)
 	void *function = NULL;
 	CUdriverProcAddressQueryResult status;
 
-	CHECK_CUDA(get_proc(name, &function, 13000, FLAG_LEGACY, &status), CUDA_SUCCESS);
+	CHECK_OK(get_proc(name, &function, 13000, FLAG_LEGACY, &status));
 	CHECK(function);
 	return function;
 }
@@ -184,11 +182,10 @@ static void start(void)
 	mem_alloc = (CUresult(*)(CUdeviceptr *, size_t))find("cuMemAlloc");
 	mem_free = (CUresult(*)(CUdeviceptr))find("cuMemFree");
 	mem_get_info = (CUresult(*)(size_t *, size_t *))find("cuMemGetInfo");
-	CHECK_CUDA(((CUresult(*)(unsigned))find("cuInit"))(0), CUDA_SUCCESS);
-	CHECK_CUDA(
-		((CUresult(*)(CUcontext *, CUdevice))find("cuDevicePrimaryCtxRetain"))(&context, 0),
-		CUDA_SUCCESS);
-	CHECK_CUDA(((CUresult(*)(CUcontext))find("cuCtxSetCurrent"))(context), CUDA_SUCCESS);
+	CHECK_OK(((CUresult(*)(unsigned))find("cuInit"))(0));
+	CHECK_OK(((CUresult(*)(CUcontext *, CUdevice))find("cuDevicePrimaryCtxRetain"))(&context,
+											0));
+	CHECK_OK(((CUresult(*)(CUcontext))find("cuCtxSetCurrent"))(context));
 }
 
 /* Frees the segments that are not used; how many. */
@@ -198,7 +195,7 @@ static unsigned empty_cache(void)
 
 	for (unsigned i = 0; i < SEGMENTS_MAX; i++)
 		if (segments[i].address && !segments[i].used) {
-			CHECK_CUDA(mem_free(segments[i].address), CUDA_SUCCESS);
+			CHECK_OK(mem_free(segments[i].address));
 			segments[i].address = 0;
 			freed++;
 		}
@@ -256,7 +253,7 @@ static void train(unsigned steps, unsigned *ret_failures)
 		live[i] = segment_take(rand_r(&seed) % 3 ? LARGE_SEGMENT : SMALL_SEGMENT);
 		if (!live[i])
 			++*ret_failures;
-		CHECK_CUDA(mem_get_info(&available, &total), CUDA_SUCCESS);
+		CHECK_OK(mem_get_info(&available, &total));
 		CHECK_EQUAL(total, GIB);
 		CHECK_AT_MOST(total - available, GIB);
 	}

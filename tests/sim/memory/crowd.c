@@ -29,7 +29,7 @@ static void *work(void *arg)
 	CUdeviceptr held[HELD_MAX] = {0};
 	uint64_t end = now_ms() + RUN_MS;
 
-	CHECK_CUDA(cuCtxSetCurrent(context), CUDA_SUCCESS);
+	CHECK_OK(cuCtxSetCurrent(context));
 	while (now_ms() < end) {
 		unsigned i = (unsigned)rand_r(&seed) % HELD_MAX;
 		CUresult result;
@@ -129,10 +129,10 @@ static void late_starter(int wire)
 	bool in;
 
 	hear(wire);
-	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
+	CHECK_OK(cuInit(0));
 	in = cuDevicePrimaryCtxRetain(&own, 0) == CUDA_SUCCESS;
 	if (in) {
-		CHECK_CUDA(cuCtxSetCurrent(own), CUDA_SUCCESS);
+		CHECK_OK(cuCtxSetCurrent(own));
 		if (cuMemAlloc_v2(&address, MIB) == CUDA_SUCCESS)
 			give(address);
 	}

@@ -9,9 +9,6 @@
 #define CU_SIM(name, class, parameters)             CUresult name parameters;
 #include "cuda.def"
 
-/* The call's result is what it should be. */
-#define CHECK_CUDA(call, expected) CHECK_EQUAL(call, expected)
-
 /* Defines a function whose whole work is one call: static DRIVER_CALL(give_it, cuMemFree_v2(it));
  */
 #define DRIVER_CALL(name, call) \
@@ -44,9 +41,9 @@ static inline CUcontext cuda_start(CUdevice device)
 {
 	CUcontext context = NULL;
 
-	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
-	CHECK_CUDA(cuDevicePrimaryCtxRetain(&context, device), CUDA_SUCCESS);
-	CHECK_CUDA(cuCtxSetCurrent(context), CUDA_SUCCESS);
+	CHECK_OK(cuInit(0));
+	CHECK_OK(cuDevicePrimaryCtxRetain(&context, device));
+	CHECK_OK(cuCtxSetCurrent(context));
 	return context;
 }
 
@@ -63,14 +60,14 @@ static inline CUdeviceptr take(uint64_t bytes)
 {
 	CUdeviceptr address = 0;
 
-	CHECK_CUDA(cuMemAlloc_v2(&address, bytes), CUDA_SUCCESS);
+	CHECK_OK(cuMemAlloc_v2(&address, bytes));
 	CHECK(address != 0);
 	return address;
 }
 
 static inline void give(CUdeviceptr address)
 {
-	CHECK_CUDA(cuMemFree_v2(address), CUDA_SUCCESS);
+	CHECK_OK(cuMemFree_v2(address));
 }
 
 /* The allocation is refused as the driver refuses: with the output as it was. */
@@ -78,7 +75,7 @@ static inline void refused(uint64_t bytes)
 {
 	CUdeviceptr address = UNTOUCHED;
 
-	CHECK_CUDA(cuMemAlloc_v2(&address, bytes), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_EQUAL(cuMemAlloc_v2(&address, bytes), CUDA_ERROR_OUT_OF_MEMORY);
 	CHECK_EQUAL(address, UNTOUCHED);
 }
 

@@ -180,7 +180,7 @@ TEST(code_that_does_not_fit)
 	take(1400 * MIB - ledger_used(0) - 100 * MIB);
 	begin_call(&call, load_too_much);
 	try_to_compare();
-	CHECK_CUDA(end_call(&call), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_EQUAL(end_call(&call), CUDA_ERROR_OUT_OF_MEMORY);
 	assert_covered();
 	CHECK_EQUAL(ledger_own(0).module, CODE);
 	CHECK_EQUAL(ledger_own(0).context, CONTEXT);

@@ -28,7 +28,7 @@ static void try_parents_cuda(CUdeviceptr address)
 
 	CHECK(cuMemAlloc_v2(&other, MIB) != CUDA_SUCCESS);
 	CHECK(cuMemFree_v2(address) != CUDA_SUCCESS);
-	CHECK_CUDA(cuInit(0), CUDA_ERROR_NOT_INITIALIZED);
+	CHECK_EQUAL(cuInit(0), CUDA_ERROR_NOT_INITIALIZED);
 	CHECK(cuDevicePrimaryCtxRetain(&context, 0) != CUDA_SUCCESS);
 	CHECK(cuDevicePrimaryCtxReset_v2(0) != CUDA_SUCCESS);
 	CHECK(cuMemAlloc_v2(&other, MIB) != CUDA_SUCCESS);
@@ -145,7 +145,7 @@ static void *allocate(void *arg)
 {
 	unsigned seed = (unsigned)(uintptr_t)arg;
 
-	CHECK_CUDA(cuCtxSetCurrent(context), CUDA_SUCCESS);
+	CHECK_OK(cuCtxSetCurrent(context));
 	while (!__atomic_load_n(&stop, __ATOMIC_RELAXED)) {
 		CUdeviceptr address = 0;
 

@@ -222,7 +222,7 @@ TEST(refused_graphs)
 		CUgraphExec exec = NULL;
 
 		CHECK_OK(make_by(i, &exec, graph, 0));
-		CHECK_CUDA(takers[i % 4](exec, stream), CUDA_ERROR_OUT_OF_MEMORY);
+		CHECK_EQUAL(takers[i % 4](exec, stream), CUDA_ERROR_OUT_OF_MEMORY);
 		assert_data(0);
 		destroy(exec);
 		CHECK_OK(cuGraphDestroy(graph));
@@ -231,7 +231,7 @@ TEST(refused_graphs)
 		CUgraph graph = graph_of(1600 * MIB, NULL);
 		CUgraphExec exec = (CUgraphExec)UNTOUCHED;
 
-		CHECK_CUDA(make_by(i, &exec, graph, UPLOADED), CUDA_ERROR_OUT_OF_MEMORY);
+		CHECK_EQUAL(make_by(i, &exec, graph, UPLOADED), CUDA_ERROR_OUT_OF_MEMORY);
 		CHECK(exec == (CUgraphExec)UNTOUCHED);
 		assert_data(0);
 		CHECK_OK(cuGraphDestroy(graph));
@@ -286,7 +286,7 @@ TEST(to_the_quota)
 	CHECK_AT_MOST(outside_used(0), 8 * GIB + GRANULE);
 	CHECK_AT_MOST(8 * GIB / 100 * 99, outside_used(0));
 	assert_data(count * POOL_CHUNK);
-	CHECK_CUDA(cuGraphLaunch(execs[0], stream), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuGraphLaunch(execs[0], stream), CUDA_ERROR_INVALID_VALUE);
 	for (unsigned i = 0; i <= count; i++) {
 		if (i < count)
 			give_async(left[i], stream);
@@ -388,7 +388,7 @@ TEST(destroy_refused_when_full)
 	start("2g");
 	exec = instantiate(thrifty_graph(), 0);
 	launch(exec);
-	CHECK_CUDA(cuGraphExecDestroy(exec), CUDA_ERROR_UNKNOWN);
+	CHECK_EQUAL(cuGraphExecDestroy(exec), CUDA_ERROR_UNKNOWN);
 	launch_when_full(exec);
 }
 
@@ -452,7 +452,7 @@ TEST(nested_deeply)
 		CUgraphExec exec = instantiate(nested(graph_of(500 * MIB, NULL), depths[i]), 0);
 		CUgraphExec big = instantiate(nested(graph_of(1600 * MIB, NULL), depths[i]), 0);
 
-		CHECK_CUDA(cuGraphLaunch(big, stream), CUDA_ERROR_OUT_OF_MEMORY);
+		CHECK_EQUAL(cuGraphLaunch(big, stream), CUDA_ERROR_OUT_OF_MEMORY);
 		launch(exec);
 		assert_data(512 * MIB);
 		synchronise(stream);
@@ -514,24 +514,24 @@ TEST(refusals_cost_nothing)
 		"cuDeviceGraphMemTrim@1=999,cuGraphExecDestroy@1=999");
 	start("2g");
 	graph = graph_of(500 * MIB, NULL);
-	CHECK_CUDA(make_by(3, &exec, graph, UPLOADED), CUDA_ERROR_UNKNOWN);
-	CHECK_CUDA(make_by(0, &exec, graph, 0), 700);
+	CHECK_EQUAL(make_by(3, &exec, graph, UPLOADED), CUDA_ERROR_UNKNOWN);
+	CHECK_EQUAL(make_by(0, &exec, graph, 0), 700);
 	CHECK(!exec);
 	assert_data(0);
 	exec = instantiate(graph, 0);
-	CHECK_CUDA(cuGraphUpload(exec, stream), CUDA_ERROR_UNKNOWN);
-	CHECK_CUDA(cuGraphUpload_ptsz(exec, stream), CUDA_ERROR_OUT_OF_MEMORY);
-	CHECK_CUDA(cuGraphLaunch(exec, stream), CUDA_ERROR_UNKNOWN);
-	CHECK_CUDA(cuGraphLaunch_ptsz(exec, stream), 700);
+	CHECK_EQUAL(cuGraphUpload(exec, stream), CUDA_ERROR_UNKNOWN);
+	CHECK_EQUAL(cuGraphUpload_ptsz(exec, stream), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_EQUAL(cuGraphLaunch(exec, stream), CUDA_ERROR_UNKNOWN);
+	CHECK_EQUAL(cuGraphLaunch_ptsz(exec, stream), 700);
 	assert_data(0);
 	launch(exec);
-	CHECK_CUDA(cuDeviceGraphMemTrim(0), CUDA_ERROR_UNKNOWN);
+	CHECK_EQUAL(cuDeviceGraphMemTrim(0), CUDA_ERROR_UNKNOWN);
 	synchronise(stream);
 	assert_data(512 * MIB);
-	CHECK_CUDA(cuGraphLaunch(NULL, stream), CUDA_ERROR_INVALID_VALUE);
-	CHECK_CUDA(cuGraphUpload(NULL, stream), CUDA_ERROR_INVALID_VALUE);
-	CHECK_CUDA(cuDeviceGraphMemTrim(7), CUDA_ERROR_INVALID_DEVICE);
-	CHECK_CUDA(cuGraphExecDestroy(exec), CUDA_ERROR_UNKNOWN);
+	CHECK_EQUAL(cuGraphLaunch(NULL, stream), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuGraphUpload(NULL, stream), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuDeviceGraphMemTrim(7), CUDA_ERROR_INVALID_DEVICE);
+	CHECK_EQUAL(cuGraphExecDestroy(exec), CUDA_ERROR_UNKNOWN);
 	trim();
 	assert_data(0);
 	launch(exec); /* the driver has kept it, and so must the books */

@@ -28,21 +28,21 @@ static void as_the_driver(void)
 
 	context = cuda_start(0);
 	take(10 * GIB);
-	CHECK_CUDA(cuMemAllocPitch_v2(&address, &pitch, 1000, 1000, 4), CUDA_SUCCESS);
+	CHECK_OK(cuMemAllocPitch_v2(&address, &pitch, 1000, 1000, 4));
 	give(address);
-	CHECK_CUDA(cuMemAllocManaged(&address, MIB, 1), CUDA_SUCCESS);
+	CHECK_OK(cuMemAllocManaged(&address, MIB, 1));
 	give(address);
-	CHECK_CUDA(cuDeviceTotalMem_v2(&total, 0), CUDA_SUCCESS);
+	CHECK_OK(cuDeviceTotalMem_v2(&total, 0));
 	CHECK_EQUAL(total, 80 * GIB);
-	CHECK_CUDA(cuMemGetInfo_v2(&available, &total), CUDA_SUCCESS);
+	CHECK_OK(cuMemGetInfo_v2(&available, &total));
 	CHECK_EQUAL(total, 80 * GIB);
 	CHECK_EQUAL(available, 80 * GIB - outside_used(0));
-	CHECK_CUDA(cuMemGetInfo_v2(NULL, &total), CUDA_SUCCESS);
+	CHECK_OK(cuMemGetInfo_v2(NULL, &total));
 	refused(80 * GIB);
-	CHECK_CUDA(cuMemFree_v2(12345), CUDA_ERROR_INVALID_VALUE);
-	CHECK_CUDA(cuCtxCreate_v2(&context, 0, 0), CUDA_SUCCESS);
-	CHECK_CUDA(cuCtxDestroy_v2(context), CUDA_SUCCESS);
-	CHECK_CUDA(cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
+	CHECK_EQUAL(cuMemFree_v2(12345), CUDA_ERROR_INVALID_VALUE);
+	CHECK_OK(cuCtxCreate_v2(&context, 0, 0));
+	CHECK_OK(cuCtxDestroy_v2(context));
+	CHECK_OK(cuDevicePrimaryCtxReset_v2(0));
 	for (int version = 1; version <= 2; version++) {
 		seen = inside(0, version);
 		CHECK_EQUAL(seen.total, 80 * GIB);

@@ -128,7 +128,7 @@ static void starting(int wire)
 	tell(wire, 1);
 	for (;;) {
 		cuda_start(0);
-		CHECK_CUDA(cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
+		CHECK_OK(cuDevicePrimaryCtxReset_v2(0));
 	}
 }
 

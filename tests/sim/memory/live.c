@@ -42,7 +42,7 @@ static void shown(uint64_t *ret_total, uint64_t *ret_free)
 {
 	size_t total, left;
 
-	CHECK_CUDA(cuMemGetInfo_v2(&left, &total), CUDA_SUCCESS);
+	CHECK_OK(cuMemGetInfo_v2(&left, &total));
 	*ret_total = total;
 	*ret_free = left;
 }
@@ -143,7 +143,7 @@ TEST(half_written)
 
 static void start_refused(void)
 {
-	CHECK_CUDA(cuInit(0), CUDA_ERROR_NOT_PERMITTED);
+	CHECK_EQUAL(cuInit(0), CUDA_ERROR_NOT_PERMITTED);
 }
 
 TEST(half_written_at_start)

@@ -20,7 +20,7 @@ static void *make(void *none)
 {
 	CUcontext context = NULL;
 
-	CHECK_CUDA(cuCtxCreate_v2(&context, 0, 0), CUDA_SUCCESS);
+	CHECK_OK(cuCtxCreate_v2(&context, 0, 0));
 	return none;
 }
 
@@ -44,7 +44,7 @@ TEST(in_a_constructor)
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", "8g");
 	neighbour = member_begin(be_neighbour);
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", "600m");
-	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
+	CHECK_OK(cuInit(0));
 	CHECK(pthread_create(&makes, NULL, make, NULL) == 0);
 	wait_parked();
 	CHECK(pthread_create(&loads, NULL, load, NULL) == 0);

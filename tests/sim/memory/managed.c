@@ -122,14 +122,14 @@ TEST(no_room)
 	int32_t where = 7;
 
 	for (unsigned i = 0; i < WAYS; i++) {
-		CHECK_CUDA(move_by(i, address, 16 * CHUNK, 1), CUDA_ERROR_OUT_OF_MEMORY);
+		CHECK_EQUAL(move_by(i, address, 16 * CHUNK, 1), CUDA_ERROR_OUT_OF_MEMORY);
 		assert_moved(0);
 	}
 	CHECK_OK(cuMemRangeGetAttribute(&where, sizeof(where),
 					CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION, address, CHUNK));
 	CHECK_EQUAL(where, -2); /* nowhere: the driver was not asked */
 	CHECK_OK(prefetch(address, 8 * CHUNK, 1));
-	CHECK_CUDA(prefetch(address + 8 * CHUNK, CHUNK, 1), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_EQUAL(prefetch(address + 8 * CHUNK, CHUNK, 1), CUDA_ERROR_OUT_OF_MEMORY);
 	assert_moved(8 * CHUNK);
 	give(address);
 	assert_moved(0);
@@ -141,17 +141,18 @@ TEST(rejected)
 	CUdeviceptr address = start(4 * CHUNK), plain = take(CHUNK);
 
 	for (unsigned i = 0; i < WAYS; i++) {
-		CHECK_CUDA(move_by(i, plain, CHUNK, 1), CUDA_ERROR_INVALID_VALUE);
-		CHECK_CUDA(move_by(i, address, 5 * CHUNK, 1), CUDA_ERROR_INVALID_VALUE);
-		CHECK_CUDA(move_by(i, address, CHUNK, 7), CUDA_ERROR_INVALID_DEVICE);
+		CHECK_EQUAL(move_by(i, plain, CHUNK, 1), CUDA_ERROR_INVALID_VALUE);
+		CHECK_EQUAL(move_by(i, address, 5 * CHUNK, 1), CUDA_ERROR_INVALID_VALUE);
+		CHECK_EQUAL(move_by(i, address, CHUNK, 7), CUDA_ERROR_INVALID_DEVICE);
 	}
-	CHECK_CUDA(cuMemPrefetchAsync_v2(address, CHUNK, on(1), 1, NULL), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemPrefetchAsync_v2(address, CHUNK, on(1), 1, NULL),
+		    CUDA_ERROR_INVALID_VALUE);
 	CHECK_OK(cuMemAdvise(address, CHUNK, CU_MEM_ADVISE_SET_ACCESSED_BY, 1));
-	CHECK_CUDA(cuMemAdvise(address, CHUNK, 77, 1), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemAdvise(address, CHUNK, 77, 1), CUDA_ERROR_INVALID_VALUE);
 	assert_moved(0);
 	CHECK_OK(prefetch(address, CHUNK, 1));
-	CHECK_CUDA(cuMemPrefetchAsync_v2(address, 4 * CHUNK, on(1), 1, NULL),
-		   CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemPrefetchAsync_v2(address, 4 * CHUNK, on(1), 1, NULL),
+		    CUDA_ERROR_INVALID_VALUE);
 	assert_moved(CHUNK);
 }
 
@@ -221,8 +222,8 @@ TEST(batch_no_room)
 
 	batch.bytes[RANGES - 1] = 10 * CHUNK;
 	for (unsigned few = 0; few < 2; few++) {
-		CHECK_CUDA(move_batch(&batch, few ? 4 : RANGES, &there, (size_t[]){0}, 1),
-			   CUDA_ERROR_OUT_OF_MEMORY);
+		CHECK_EQUAL(move_batch(&batch, few ? 4 : RANGES, &there, (size_t[]){0}, 1),
+			    CUDA_ERROR_OUT_OF_MEMORY);
 		assert_moved(0);
 		batch.bytes[3] = 10 * CHUNK;
 	}
@@ -240,18 +241,19 @@ TEST(batch_rejected)
 	static size_t first[] = {0, 2}, not_first[] = {1, 2}, backward[] = {0, 0};
 
 	for (unsigned charged = 0; charged < 2; charged++) {
-		CHECK_CUDA(move_batch(&batch, 4, locations, first, 0), CUDA_ERROR_INVALID_VALUE);
-		CHECK_CUDA(move_batch(&batch, 4, NULL, first, 1), CUDA_ERROR_INVALID_VALUE);
-		CHECK_CUDA(move_batch(&batch, 4, locations, NULL, 1), CUDA_ERROR_INVALID_VALUE);
-		CHECK_CUDA(move_batch(&batch, 4, locations, not_first, 2),
-			   CUDA_ERROR_INVALID_VALUE);
-		CHECK_CUDA(move_batch(&batch, 4, locations, backward, 2), CUDA_ERROR_INVALID_VALUE);
-		CHECK_CUDA(move_batch(&batch, 1, locations, first, 2), CUDA_ERROR_INVALID_VALUE);
-		CHECK_CUDA(move_batch(&batch, 0, locations, first, 1), CUDA_ERROR_INVALID_VALUE);
-		CHECK_CUDA(cuMemPrefetchBatchAsync(batch.address, batch.bytes, 4, locations, first,
-						   1, 1, a_stream()),
-			   CUDA_ERROR_INVALID_VALUE);
-		CHECK_CUDA(
+		CHECK_EQUAL(move_batch(&batch, 4, locations, first, 0), CUDA_ERROR_INVALID_VALUE);
+		CHECK_EQUAL(move_batch(&batch, 4, NULL, first, 1), CUDA_ERROR_INVALID_VALUE);
+		CHECK_EQUAL(move_batch(&batch, 4, locations, NULL, 1), CUDA_ERROR_INVALID_VALUE);
+		CHECK_EQUAL(move_batch(&batch, 4, locations, not_first, 2),
+			    CUDA_ERROR_INVALID_VALUE);
+		CHECK_EQUAL(move_batch(&batch, 4, locations, backward, 2),
+			    CUDA_ERROR_INVALID_VALUE);
+		CHECK_EQUAL(move_batch(&batch, 1, locations, first, 2), CUDA_ERROR_INVALID_VALUE);
+		CHECK_EQUAL(move_batch(&batch, 0, locations, first, 1), CUDA_ERROR_INVALID_VALUE);
+		CHECK_EQUAL(cuMemPrefetchBatchAsync(batch.address, batch.bytes, 4, locations, first,
+						    1, 1, a_stream()),
+			    CUDA_ERROR_INVALID_VALUE);
+		CHECK_EQUAL(
 			cuMemPrefetchBatchAsync(NULL, NULL, 4, locations, first, 1, 0, a_stream()),
 			CUDA_ERROR_INVALID_VALUE);
 		assert_moved(charged * CHUNK);
@@ -279,7 +281,7 @@ static void beside_a_refusal(const struct beside *row)
 	memory = start(4 * CHUNK);
 	begin_call(&call, refused_move);
 	CHECK_OK(prefetch(memory + row->chunk * CHUNK, CHUNK, 1));
-	CHECK_CUDA(end_call(&call), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(end_call(&call), CUDA_ERROR_INVALID_VALUE);
 	CHECK_AT_MOST(CHUNK, ledger_own(1).data);
 	give(memory);
 	assert_moved(0);

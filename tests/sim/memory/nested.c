@@ -16,7 +16,7 @@ static void start(void)
 {
 	alarm(HANGS_S);
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", "8g");
-	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
+	CHECK_OK(cuInit(0));
 }
 
 /* The books after a look at NVML. Which of several contexts that were made at once cost how much is
@@ -38,8 +38,8 @@ static CUcontext create(void)
 {
 	CUcontext context = NULL;
 
-	CHECK_CUDA(cuCtxCreate_v2(&context, 0, 0), CUDA_SUCCESS);
-	CHECK_CUDA(cuCtxSetCurrent(context), CUDA_SUCCESS);
+	CHECK_OK(cuCtxCreate_v2(&context, 0, 0));
+	CHECK_OK(cuCtxSetCurrent(context));
 	return context;
 }
 
@@ -51,9 +51,9 @@ TEST(primary_in_create)
 	nesting_set(NESTING_PRIMARY);
 	context = create();
 	assert_contexts(2);
-	CHECK_CUDA(cuDevicePrimaryCtxRelease_v2(0), CUDA_SUCCESS);
+	CHECK_OK(cuDevicePrimaryCtxRelease_v2(0));
 	assert_contexts(1);
-	CHECK_CUDA(cuCtxDestroy_v2(context), CUDA_SUCCESS);
+	CHECK_OK(cuCtxDestroy_v2(context));
 	CHECK_EQUAL(ledger_used(0), 0);
 }
 
@@ -71,7 +71,7 @@ TEST(another_in_retain)
 	nesting_set(NESTING_OTHER);
 	cuda_start(0);
 	assert_contexts(1);
-	CHECK_CUDA(cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
+	CHECK_OK(cuDevicePrimaryCtxReset_v2(0));
 	CHECK_EQUAL(ledger_used(0), 0);
 }
 
@@ -84,8 +84,8 @@ TEST(another_in_destroy)
 	other = create();
 	assert_contexts(2);
 	nesting_set(NESTING_OTHER);
-	CHECK_CUDA(cuCtxDestroy_v2(other), CUDA_SUCCESS);
-	CHECK_CUDA(cuCtxSetCurrent(context), CUDA_SUCCESS);
+	CHECK_OK(cuCtxDestroy_v2(other));
+	CHECK_OK(cuCtxSetCurrent(context));
 	assert_contexts(1);
 }
 
@@ -98,7 +98,7 @@ TEST(same_in_create)
 	nesting_set(NESTING_SAME);
 	context = create();
 	assert_contexts(1);
-	CHECK_CUDA(cuCtxDestroy_v2(context), CUDA_SUCCESS);
+	CHECK_OK(cuCtxDestroy_v2(context));
 	CHECK_EQUAL(ledger_used(0), 0);
 }
 
@@ -108,7 +108,7 @@ TEST(same_in_retain)
 	nesting_set(NESTING_SAME);
 	cuda_start(0);
 	assert_contexts(1);
-	CHECK_CUDA(cuDevicePrimaryCtxRelease_v2(0), CUDA_SUCCESS);
+	CHECK_OK(cuDevicePrimaryCtxRelease_v2(0));
 	CHECK_EQUAL(ledger_used(0), 0);
 }
 
@@ -119,9 +119,9 @@ TEST(refused_within)
 
 	alarm(HANGS_S);
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", "900m");
-	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
+	CHECK_OK(cuInit(0));
 	nesting_set(NESTING_PRIMARY);
-	CHECK_CUDA(cuCtxCreate_v2(&context, 0, 0), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_EQUAL(cuCtxCreate_v2(&context, 0, 0), CUDA_ERROR_OUT_OF_MEMORY);
 	create();
 	assert_contexts(1);
 	CHECK_AT_MOST(outside_used(0), 900 * MIB);
@@ -155,7 +155,7 @@ TEST(beside_a_constructor)
 	park("cuCtxCreate_v2@1");
 	alarm(HANGS_S);
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", "1500m");
-	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
+	CHECK_OK(cuInit(0));
 	CHECK(pthread_create(&makes, NULL, make, NULL) == 0);
 	wait_parked();
 	CHECK(pthread_create(&loads, NULL, load_constructing, NULL) == 0);
@@ -187,19 +187,19 @@ TEST(graph_destroyed_unseen)
 	cuda_start(0);
 	for (unsigned i = 0; i < GRAPHS; i++) {
 		execs[i] = graph_exec_of(GIB);
-		CHECK_CUDA(cuGraphLaunch(execs[i], NULL), CUDA_SUCCESS);
+		CHECK_OK(cuGraphLaunch(execs[i], NULL));
 	}
-	CHECK_CUDA(cuCtxSynchronize(), CUDA_SUCCESS);
+	CHECK_OK(cuCtxSynchronize());
 	take(5 * GIB);
 	for (unsigned i = 0; i < GRAPHS; i++)
-		CHECK_CUDA(nesting_destroy_exec(execs[i]), CUDA_SUCCESS);
+		CHECK_OK(nesting_destroy_exec(execs[i]));
 	for (unsigned i = 0; i < GRAPHS; i++) {
 		CUgraphExec exec = graph_exec_of(3 * GIB);
 
 		if (!is_one_of(exec, execs))
 			continue;
 		same++;
-		CHECK_CUDA(cuGraphLaunch(exec, NULL), CUDA_ERROR_OUT_OF_MEMORY);
+		CHECK_EQUAL(cuGraphLaunch(exec, NULL), CUDA_ERROR_OUT_OF_MEMORY);
 		CHECK_AT_MOST(outside_used(0), 8 * GIB);
 	}
 	if (!same)

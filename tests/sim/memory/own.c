@@ -65,18 +65,18 @@ TEST(not_loaded)
 				   "cuModuleUnload@1=999,cuLibraryUnload@1=999");
 	start("1g");
 	for (unsigned i = 0; i < LOADERS; i++)
-		CHECK_CUDA(load(i, &none), wrong);
-	CHECK_CUDA(cuModuleLoadData(&none.module, "nonsense"), CUDA_ERROR_INVALID_IMAGE);
-	CHECK_CUDA(cuModuleLoad(&none.module, scene_path("none")), CUDA_ERROR_FILE_NOT_FOUND);
-	CHECK_CUDA(cuModuleLoadData(NULL, code), CUDA_ERROR_INVALID_VALUE);
-	CHECK_CUDA(cuModuleLoad(NULL, NULL), CUDA_ERROR_INVALID_VALUE);
-	CHECK_CUDA(cuLibraryLoadData(NULL, code, NULL, NULL, 0, NULL, NULL, 0),
-		   CUDA_ERROR_INVALID_VALUE);
+		CHECK_EQUAL(load(i, &none), wrong);
+	CHECK_EQUAL(cuModuleLoadData(&none.module, "nonsense"), CUDA_ERROR_INVALID_IMAGE);
+	CHECK_EQUAL(cuModuleLoad(&none.module, scene_path("none")), CUDA_ERROR_FILE_NOT_FOUND);
+	CHECK_EQUAL(cuModuleLoadData(NULL, code), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuModuleLoad(NULL, NULL), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuLibraryLoadData(NULL, code, NULL, NULL, 0, NULL, NULL, 0),
+		    CUDA_ERROR_INVALID_VALUE);
 	CHECK(none.any == (void *)UNTOUCHED);
 	assert_books(0, 0);
 	for (unsigned i = 0; i < LOADERS; i += 4) {
 		CHECK_OK(load(i, &none));
-		CHECK_CUDA(i ? cuLibraryUnload(none.lib) : cuModuleUnload(none.module), wrong);
+		CHECK_EQUAL(i ? cuLibraryUnload(none.lib) : cuModuleUnload(none.module), wrong);
 		rest();
 		assert_books(MODULE, 0);
 		unload(i, none);
@@ -177,10 +177,10 @@ static void unseen(const struct unseen *way)
 	pieces = fill(piece, 512, GRANULE);
 	assert_no_less(GIB);
 	for (unsigned i = 0; i < LOADERS; i++) {
-		CHECK_CUDA(load(i, &none), CUDA_ERROR_OUT_OF_MEMORY);
+		CHECK_EQUAL(load(i, &none), CUDA_ERROR_OUT_OF_MEMORY);
 		assert_no_less(GIB);
 	}
-	CHECK_CUDA(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 4096), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_EQUAL(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 4096), CUDA_ERROR_OUT_OF_MEMORY);
 	while (pieces)
 		give(piece[--pieces]);
 	unload(count - 1, loaded);
@@ -308,19 +308,19 @@ TEST(other_limits)
 
 	env_set("VGPU_SIM_FAULTS", "cuCtxSetLimit@1=999");
 	start("600m");
-	CHECK_CUDA(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 1032), CUDA_ERROR_UNKNOWN);
+	CHECK_EQUAL(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 1032), CUDA_ERROR_UNKNOWN);
 	assert_stack(1024);
 	assert_books(0, 0);
 	CHECK_OK(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, GIB));
 	CHECK_OK(cuCtxSetLimit(CU_LIMIT_PRINTF_FIFO_SIZE, GIB));
 	CHECK_OK(cuCtxGetLimit(&value, CU_LIMIT_MALLOC_HEAP_SIZE));
 	CHECK_EQUAL(value, GIB);
-	CHECK_CUDA(cuCtxSetLimit(99, 5), CUDA_ERROR_UNSUPPORTED_LIMIT);
+	CHECK_EQUAL(cuCtxSetLimit(99, 5), CUDA_ERROR_UNSUPPORTED_LIMIT);
 	assert_books(0, 0);
 	rest();
 	assert_books(0, 0);
 	CHECK_OK(cuCtxSetCurrent(NULL));
-	CHECK_CUDA(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 4096), CUDA_ERROR_INVALID_CONTEXT);
+	CHECK_EQUAL(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 4096), CUDA_ERROR_INVALID_CONTEXT);
 	assert_books(0, 0);
 }
 

@@ -33,7 +33,7 @@ static void load_and_unload(void)
 	for (unsigned i = 0; i < LOADS; i++) {
 		union loaded loaded = {.any = NULL};
 
-		CHECK_CUDA(load(i, &loaded), CUDA_SUCCESS);
+		CHECK_OK(load(i, &loaded));
 		CHECK_AT_MOST(ledger_own(0).module, MODULE);
 		give(take(GRANULE));
 		unload(i, loaded);
@@ -58,7 +58,7 @@ static void be_first(int wire)
 	struct member neighbour = member_begin(be_restless);
 	start("1200m");
 	load_and_unload();
-	CHECK_CUDA(load(0, &loaded), CUDA_SUCCESS);
+	CHECK_OK(load(0, &loaded));
 	rest();
 	assert_books(MODULE, 0);
 	member_finish(&neighbour);
@@ -93,7 +93,7 @@ TEST(beside_a_big_one)
 	park("cuModuleLoadData");
 	neighbour = member_begin(be_big);
 	start("16g");
-	CHECK_CUDA(load(1, &loaded), CUDA_SUCCESS);
+	CHECK_OK(load(1, &loaded));
 	assert_books(MODULE, 0);
 	unload(1, loaded);
 	rest();
@@ -106,7 +106,7 @@ static int at_work; /* atomic */
 
 static void *allocate(void *none)
 {
-	CHECK_CUDA(cuCtxSetCurrent(its_context), CUDA_SUCCESS);
+	CHECK_OK(cuCtxSetCurrent(its_context));
 	while (__atomic_load_n(&at_work, __ATOMIC_ACQUIRE))
 		give(take(64 * MIB));
 	return none;
@@ -122,7 +122,7 @@ TEST(beside_threads)
 	for (unsigned i = 0; i < LOADS; i++) {
 		union loaded loaded = {.any = NULL};
 
-		CHECK_CUDA(load(i, &loaded), CUDA_SUCCESS);
+		CHECK_OK(load(i, &loaded));
 		unload(i, loaded);
 	}
 	__atomic_store_n(&at_work, 0, __ATOMIC_RELEASE);

@@ -25,7 +25,7 @@ static void *allocate_and_free(void *none)
 {
 	CUdeviceptr address;
 
-	CHECK_CUDA(cuCtxSetCurrent(its_context), CUDA_SUCCESS);
+	CHECK_OK(cuCtxSetCurrent(its_context));
 	while (__atomic_load_n(&at_work, __ATOMIC_ACQUIRE))
 		if (cuMemAlloc_v2(&address, BLOCK) == CUDA_SUCCESS)
 			give(address);
@@ -64,12 +64,12 @@ static void grow(void)
 	CUlibrary library;
 	CUkernel kernel;
 
-	CHECK_CUDA(cuLibraryLoadData(&library, code, NULL, NULL, 0, NULL, NULL, 0), CUDA_SUCCESS);
-	CHECK_CUDA(cuLibraryGetKernel(&kernel, library, "nothing"), CUDA_SUCCESS);
+	CHECK_OK(cuLibraryLoadData(&library, code, NULL, NULL, 0, NULL, NULL, 0));
+	CHECK_OK(cuLibraryGetKernel(&kernel, library, "nothing"));
 	begin_work();
 	launch((CUfunction)(void *)kernel);
 	wait_for_module(2 * GIB - (THREADS + 1) * BLOCK, 2 * GIB);
-	CHECK_CUDA(cuMemAlloc_v2(&address, GRANULE), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_EQUAL(cuMemAlloc_v2(&address, GRANULE), CUDA_ERROR_OUT_OF_MEMORY);
 	CHECK_AT_MOST(ledger_own(0).module, 2 * GIB);
 }
 
@@ -114,7 +114,7 @@ static void load_and_unload(unsigned loader)
 {
 	union loaded loaded = {.any = NULL};
 
-	CHECK_CUDA(load(loader, &loaded), CUDA_SUCCESS);
+	CHECK_OK(load(loader, &loaded));
 	sleep_ms(10);
 	CHECK_AT_MOST(ledger_own(0).module, 256 * MIB);
 	unload(loader, loaded);

@@ -18,20 +18,19 @@ static CUgraphExec graph_of(const CUfunction *kernels, unsigned count)
 	CUgraph graph;
 	CUgraphExec exec;
 
-	CHECK_CUDA(cuGraphCreate(&graph, 0), CUDA_SUCCESS);
+	CHECK_OK(cuGraphCreate(&graph, 0));
 	for (unsigned i = 0; i < count; i++) {
 		const CUDA_KERNEL_NODE_PARAMS params = kernel_of(kernels[i]);
 
-		CHECK_CUDA(cuGraphAddKernelNode_v2(&nodes[i], graph, NULL, 0, &params),
-			   CUDA_SUCCESS);
+		CHECK_OK(cuGraphAddKernelNode_v2(&nodes[i], graph, NULL, 0, &params));
 	}
-	CHECK_CUDA(cuGraphInstantiateWithFlags(&exec, graph, 0), CUDA_SUCCESS);
+	CHECK_OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
 	return exec;
 }
 
 static void launch_graph(CUgraphExec exec)
 {
-	CHECK_CUDA(cuGraphLaunch(exec, NULL), CUDA_SUCCESS);
+	CHECK_OK(cuGraphLaunch(exec, NULL));
 }
 
 /* A comparison comes before the graph's first launch. */
@@ -70,12 +69,12 @@ TEST(graph_changed)
 	exec = graph_of(functions, 1);
 	launch_graph(exec);
 	params = kernel_of(functions[1]);
-	CHECK_CUDA(cuGraphExecKernelNodeSetParams_v2(exec, nodes[0], &params), CUDA_SUCCESS);
+	CHECK_OK(cuGraphExecKernelNodeSetParams_v2(exec, nodes[0], &params));
 	compare();
 	launch_graph(exec);
 	any = (CUgraphNodeParams){.type = CU_GRAPH_NODE_TYPE_KERNEL,
 				  .kernel = kernel_of(functions[2])};
-	CHECK_CUDA(cuGraphExecNodeSetParams(exec, nodes[0], &any), CUDA_SUCCESS);
+	CHECK_OK(cuGraphExecNodeSetParams(exec, nodes[0], &any));
 	compare();
 	launch_graph(exec);
 	assert_full(3);
@@ -91,17 +90,17 @@ TEST(child_changed)
 
 	start_lazy("4g");
 	fetch_functions();
-	CHECK_CUDA(cuGraphCreate(&outer, 0), CUDA_SUCCESS);
-	CHECK_CUDA(cuGraphCreate(&child, 0), CUDA_SUCCESS);
-	CHECK_CUDA(cuGraphCreate(&other, 0), CUDA_SUCCESS);
+	CHECK_OK(cuGraphCreate(&outer, 0));
+	CHECK_OK(cuGraphCreate(&child, 0));
+	CHECK_OK(cuGraphCreate(&other, 0));
 	params = kernel_of(functions[0]);
-	CHECK_CUDA(cuGraphAddKernelNode_v2(&kernel, child, NULL, 0, &params), CUDA_SUCCESS);
+	CHECK_OK(cuGraphAddKernelNode_v2(&kernel, child, NULL, 0, &params));
 	params = kernel_of(functions[1]);
-	CHECK_CUDA(cuGraphAddKernelNode_v2(&kernel, other, NULL, 0, &params), CUDA_SUCCESS);
-	CHECK_CUDA(cuGraphAddChildGraphNode(&node, outer, NULL, 0, child), CUDA_SUCCESS);
-	CHECK_CUDA(cuGraphInstantiateWithFlags(&exec, outer, 0), CUDA_SUCCESS);
+	CHECK_OK(cuGraphAddKernelNode_v2(&kernel, other, NULL, 0, &params));
+	CHECK_OK(cuGraphAddChildGraphNode(&node, outer, NULL, 0, child));
+	CHECK_OK(cuGraphInstantiateWithFlags(&exec, outer, 0));
 	launch_graph(exec);
-	CHECK_CUDA(cuGraphExecChildGraphNodeSetParams(exec, node, other), CUDA_SUCCESS);
+	CHECK_OK(cuGraphExecChildGraphNodeSetParams(exec, node, other));
 	compare();
 	launch_graph(exec);
 	assert_full(2);
@@ -130,7 +129,7 @@ TEST(graph_replaced)
 		launch_graph(exec);
 		if (i + 1 < FUNCTIONS)
 			compare();
-		CHECK_CUDA(cuGraphExecDestroy(exec), CUDA_SUCCESS);
+		CHECK_OK(cuGraphExecDestroy(exec));
 	}
 	assert_full(FUNCTIONS);
 }
@@ -144,7 +143,7 @@ static CUgraph start_with_nodes(void)
 	env_set("VGPU_SIM_MODULE_LAZY", "2");
 	start("4g");
 	fetch_functions();
-	CHECK_CUDA(cuGraphCreate(&graph, 0), CUDA_SUCCESS);
+	CHECK_OK(cuGraphCreate(&graph, 0));
 	return graph;
 }
 
@@ -229,7 +228,7 @@ static void loads_for_added(const struct add *row)
 	graph = start_with_nodes();
 	compare();
 	for (unsigned i = 0; i < FUNCTIONS; i++)
-		CHECK_CUDA(row->add(&node, graph, functions[i]), CUDA_SUCCESS);
+		CHECK_OK(row->add(&node, graph, functions[i]));
 	assert_full(FUNCTIONS);
 }
 
@@ -252,10 +251,10 @@ static void loads_for_set(const struct set *row)
 	CUgraphNode node;
 
 	graph = start_with_nodes();
-	CHECK_CUDA(add_new(&node, graph, functions[0]), CUDA_SUCCESS);
+	CHECK_OK(add_new(&node, graph, functions[0]));
 	compare();
 	for (unsigned i = 1; i < FUNCTIONS; i++)
-		CHECK_CUDA(row->set(node, functions[i]), CUDA_SUCCESS);
+		CHECK_OK(row->set(node, functions[i]));
 	assert_full(FUNCTIONS);
 }
 

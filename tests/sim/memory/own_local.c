@@ -304,9 +304,9 @@ TEST(enumerated)
 
 	start_with("4g");
 	listed[0] = (CUfunction)UNTOUCHED;
-	CHECK_CUDA(cuModuleEnumerateFunctions(listed, 4, module), CUDA_ERROR_OUT_OF_MEMORY);
-	CHECK_CUDA(cuLibraryEnumerateKernels((CUkernel *)listed, 4, library),
-		   CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_EQUAL(cuModuleEnumerateFunctions(listed, 4, module), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_EQUAL(cuLibraryEnumerateKernels((CUkernel *)listed, 4, library),
+		    CUDA_ERROR_OUT_OF_MEMORY);
 	CHECK(listed[0] == (CUfunction)UNTOUCHED && !listed[1]);
 	CHECK_OK(cuModuleLoadData(&two, without_big));
 	CHECK_EQUAL(ledger_own(0).module, 3 * MODULE); /* nothing is left of the refused */
@@ -317,9 +317,9 @@ TEST(enumerated)
 	launch(listed[1]);
 	rest();
 	CHECK_EQUAL(ledger_own(0).module, 3 * MODULE + MIDDLE);
-	CHECK_CUDA(cuModuleEnumerateFunctions(NULL, 4, two), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuModuleEnumerateFunctions(NULL, 4, two), CUDA_ERROR_INVALID_VALUE);
 	CHECK_OK(cuModuleEnumerateFunctions(listed, 0, two));
-	CHECK_CUDA(cuLibraryEnumerateKernels(NULL, 1, library), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuLibraryEnumerateKernels(NULL, 1, library), CUDA_ERROR_INVALID_VALUE);
 }
 
 /* One that the driver has not loaded, of which it does not tell the local memory. */
@@ -349,8 +349,8 @@ TEST(enumerated_unloaded)
 	start_with("4g");
 	CHECK_OK(cuModuleEnumerateFunctions(listed, 3, module));
 	assert_local(0, 0);
-	CHECK_CUDA(launch_in(NULL, listed[2]),
-		   CUDA_ERROR_OUT_OF_MEMORY); /* the fourth question, and the fifth */
+	CHECK_EQUAL(launch_in(NULL, listed[2]),
+		    CUDA_ERROR_OUT_OF_MEMORY); /* the fourth question, and the fifth */
 	assert_local(0, 0);
 	launch(listed[1]);
 	assert_local(MIDDLE, MIDDLE);

@@ -45,7 +45,7 @@ static inline void *call_thread(void *arg)
 {
 	struct call *call = arg;
 
-	CHECK_CUDA(cuCtxSetCurrent(call->context), CUDA_SUCCESS);
+	CHECK_OK(cuCtxSetCurrent(call->context));
 	call->result = call->make();
 	return NULL;
 }
@@ -54,7 +54,7 @@ static inline void *call_thread(void *arg)
 static inline void begin_call(struct call *call, CUresult (*make)(void))
 {
 	call->make = make;
-	CHECK_CUDA(cuCtxGetCurrent(&call->context), CUDA_SUCCESS);
+	CHECK_OK(cuCtxGetCurrent(&call->context));
 	CHECK(pthread_create(&call->thread, NULL, call_thread, call) == 0);
 	wait_parked();
 }

@@ -67,23 +67,23 @@ static CUresult synchronise(void)
 
 static void with_block(void)
 {
-	CHECK_CUDA(allocate_block(), CUDA_SUCCESS);
+	CHECK_OK(allocate_block());
 }
 
 static void with_low(void)
 {
-	CHECK_CUDA(allocate_low(), CUDA_SUCCESS);
+	CHECK_OK(allocate_low());
 }
 
 static void with_managed(void)
 {
-	CHECK_CUDA(allocate_managed(), CUDA_SUCCESS);
+	CHECK_OK(allocate_managed());
 }
 
 static void with_freed(void)
 {
 	with_block();
-	CHECK_CUDA(free_in_stream(), CUDA_SUCCESS);
+	CHECK_OK(free_in_stream());
 }
 
 static void give_block(void)
@@ -185,11 +185,11 @@ static void with_managed_elsewhere(void)
 {
 	CUcontext first, second;
 
-	CHECK_CUDA(cuCtxGetCurrent(&second), CUDA_SUCCESS);
-	CHECK_CUDA(cuDevicePrimaryCtxRetain(&first, 0), CUDA_SUCCESS);
-	CHECK_CUDA(cuCtxSetCurrent(first), CUDA_SUCCESS);
+	CHECK_OK(cuCtxGetCurrent(&second));
+	CHECK_OK(cuDevicePrimaryCtxRetain(&first, 0));
+	CHECK_OK(cuCtxSetCurrent(first));
 	with_managed();
-	CHECK_CUDA(cuCtxSetCurrent(second), CUDA_SUCCESS);
+	CHECK_OK(cuCtxSetCurrent(second));
 }
 
 /* The simulated driver moves no memory, and NVML's figures never have what was moved. */
@@ -265,22 +265,22 @@ static CUresult destroy_levels(void)
 
 static void with_array(void)
 {
-	CHECK_CUDA(make_flat(), CUDA_SUCCESS);
+	CHECK_OK(make_flat());
 }
 
 static void with_levels(void)
 {
-	CHECK_CUDA(make_levels(), CUDA_SUCCESS);
+	CHECK_OK(make_levels());
 }
 
 static void end_array(void)
 {
-	CHECK_CUDA(destroy_array(), CUDA_SUCCESS);
+	CHECK_OK(destroy_array());
 }
 
 static void end_levels(void)
 {
-	CHECK_CUDA(destroy_levels(), CUDA_SUCCESS);
+	CHECK_OK(destroy_levels());
 }
 
 /* Before the second call of two functions, a call without memory tells how much the array takes.

@@ -52,7 +52,7 @@ static CUresult take_array(struct thing *thing)
 
 static void give_array(struct thing *thing)
 {
-	CHECK_CUDA(cuArrayDestroy(thing->array), CUDA_SUCCESS);
+	CHECK_OK(cuArrayDestroy(thing->array));
 }
 
 static CUresult take_handle(struct thing *thing)
@@ -66,7 +66,7 @@ static CUresult take_handle(struct thing *thing)
 
 static void give_handle(struct thing *thing)
 {
-	CHECK_CUDA(cuMemRelease(thing->handle), CUDA_SUCCESS);
+	CHECK_OK(cuMemRelease(thing->handle));
 }
 
 /* Only the mapping is left of it, at last. */
@@ -76,18 +76,17 @@ static CUresult take_mapping(struct thing *thing)
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	CHECK_CUDA(cuMemAddressReserve(&thing->address, thing->bytes, 0, 0, 0), CUDA_SUCCESS);
-	CHECK_CUDA(cuMemMap(thing->address, thing->bytes, 0, thing->handle, 0), CUDA_SUCCESS);
+	CHECK_OK(cuMemAddressReserve(&thing->address, thing->bytes, 0, 0, 0));
+	CHECK_OK(cuMemMap(thing->address, thing->bytes, 0, thing->handle, 0));
 	give_handle(thing);
-	CHECK_CUDA(cuMemRetainAllocationHandle(&thing->handle, (void *)(uintptr_t)thing->address),
-		   CUDA_SUCCESS);
+	CHECK_OK(cuMemRetainAllocationHandle(&thing->handle, (void *)(uintptr_t)thing->address));
 	give_handle(thing);
 	return CUDA_SUCCESS;
 }
 
 static void give_mapping(struct thing *thing)
 {
-	CHECK_CUDA(cuMemUnmap(thing->address, thing->bytes), CUDA_SUCCESS);
+	CHECK_OK(cuMemUnmap(thing->address, thing->bytes));
 }
 
 /* Only the binding is left of it, and then only the object. */
@@ -98,18 +97,17 @@ static CUresult take_binding(struct thing *thing)
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	CHECK_CUDA(cuMulticastCreate(&thing->object, &prop), CUDA_SUCCESS);
-	CHECK_CUDA(cuMulticastAddDevice(thing->object, 0), CUDA_SUCCESS);
-	CHECK_CUDA(cuMulticastBindMem(thing->object, 0, thing->handle, 0, thing->bytes, 0),
-		   CUDA_SUCCESS);
+	CHECK_OK(cuMulticastCreate(&thing->object, &prop));
+	CHECK_OK(cuMulticastAddDevice(thing->object, 0));
+	CHECK_OK(cuMulticastBindMem(thing->object, 0, thing->handle, 0, thing->bytes, 0));
 	give_handle(thing);
 	return CUDA_SUCCESS;
 }
 
 static void give_binding(struct thing *thing)
 {
-	CHECK_CUDA(cuMulticastUnbind(thing->object, 0, 0, thing->bytes), CUDA_SUCCESS);
-	CHECK_CUDA(cuMemRelease(thing->object), CUDA_SUCCESS);
+	CHECK_OK(cuMulticastUnbind(thing->object, 0, 0, thing->bytes));
+	CHECK_OK(cuMemRelease(thing->object));
 }
 
 /* Only a descriptor is left of it. */
@@ -119,8 +117,7 @@ static CUresult take_file(struct thing *thing)
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	CHECK_CUDA(cuMemExportToShareableHandle(&thing->file, thing->handle, POSIX, 0),
-		   CUDA_SUCCESS);
+	CHECK_OK(cuMemExportToShareableHandle(&thing->file, thing->handle, POSIX, 0));
 	give_handle(thing);
 	return CUDA_SUCCESS;
 }
@@ -147,7 +144,7 @@ static CUresult take_external(struct thing *thing)
 
 static void give_external(struct thing *thing)
 {
-	CHECK_CUDA(cuDestroyExternalMemory(thing->external), CUDA_SUCCESS);
+	CHECK_OK(cuDestroyExternalMemory(thing->external));
 }
 
 static const struct kind kinds[] = {
@@ -185,7 +182,7 @@ static void *work_at_random(void *arg)
 	struct thing things[THINGS_AT_ONCE] = {{.kind = NULL}};
 	struct work *work = arg;
 
-	CHECK_CUDA(cuCtxSetCurrent(context), CUDA_SUCCESS);
+	CHECK_OK(cuCtxSetCurrent(context));
 	for (unsigned round = 0; round < ROUNDS; round++) {
 		struct thing *thing = &things[(unsigned)rand_r(&work->seed) % THINGS_AT_ONCE];
 
@@ -205,7 +202,7 @@ static uint64_t work_in_threads(uint64_t seed)
 	struct work works[THREADS];
 	uint64_t sum = 0;
 
-	CHECK_CUDA(cuCtxGetCurrent(&context), CUDA_SUCCESS);
+	CHECK_OK(cuCtxGetCurrent(&context));
 	for (unsigned i = 0; i < THREADS; i++) {
 		works[i] = (struct work){.seed = (unsigned)seed * THREADS + i};
 		CHECK(pthread_create(&works[i].thread, NULL, work_at_random, &works[i]) == 0);

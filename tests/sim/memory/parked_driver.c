@@ -99,27 +99,27 @@ static CUresult reset_primary_v2(void)
 
 static void with_context(void)
 {
-	CHECK_CUDA(cuCtxGetCurrent(&first), CUDA_SUCCESS);
-	CHECK_CUDA(create_context_v2(), CUDA_SUCCESS);
-	CHECK_CUDA(cuCtxSetCurrent(first), CUDA_SUCCESS);
+	CHECK_OK(cuCtxGetCurrent(&first));
+	CHECK_OK(create_context_v2());
+	CHECK_OK(cuCtxSetCurrent(first));
 }
 
 /* Another context is current. The primary one is there, or has ended. */
 static void with_primary(void)
 {
-	CHECK_CUDA(create_context_v2(), CUDA_SUCCESS);
+	CHECK_OK(create_context_v2());
 }
 
 static void without_primary(void)
 {
 	with_primary();
 	first = made;
-	CHECK_CUDA(release_primary_v2(), CUDA_SUCCESS);
+	CHECK_OK(release_primary_v2());
 }
 
 static void end_context(void)
 {
-	CHECK_CUDA(destroy_context_v2(), CUDA_SUCCESS);
+	CHECK_OK(destroy_context_v2());
 }
 
 #define MADE(row, function, does) \
@@ -169,15 +169,15 @@ static void with_share(void)
 	CUdevResource all, part;
 	unsigned groups = 1;
 
-	CHECK_CUDA(cuDeviceGetDevResource(0, &all, CU_DEV_RESOURCE_TYPE_SM), CUDA_SUCCESS);
-	CHECK_CUDA(cuDevSmResourceSplitByCount(&part, &groups, &all, NULL, 0, 8), CUDA_SUCCESS);
-	CHECK_CUDA(cuDevResourceGenerateDesc(&share, &part, 1), CUDA_SUCCESS);
+	CHECK_OK(cuDeviceGetDevResource(0, &all, CU_DEV_RESOURCE_TYPE_SM));
+	CHECK_OK(cuDevSmResourceSplitByCount(&part, &groups, &all, NULL, 0, 8));
+	CHECK_OK(cuDevResourceGenerateDesc(&share, &part, 1));
 }
 
 static void with_green(void)
 {
 	with_share();
-	CHECK_CUDA(create_green(), CUDA_SUCCESS);
+	CHECK_OK(create_green());
 	parked_compare(); /* before that, what was reserved is charged */
 }
 
@@ -195,12 +195,12 @@ static CUresult lower_stack(void)
 
 static void with_stack(void)
 {
-	CHECK_CUDA(set_stack(), CUDA_SUCCESS);
+	CHECK_OK(set_stack());
 }
 
 static void end_stack(void)
 {
-	CHECK_CUDA(lower_stack(), CUDA_SUCCESS);
+	CHECK_OK(lower_stack());
 }
 
 static const struct parked_row itself[] = {
@@ -265,22 +265,22 @@ static CUresult unload_library(void)
 
 static void with_module(void)
 {
-	CHECK_CUDA(load_data(), CUDA_SUCCESS);
+	CHECK_OK(load_data());
 }
 
 static void with_library(void)
 {
-	CHECK_CUDA(load_library(), CUDA_SUCCESS);
+	CHECK_OK(load_library());
 }
 
 static void end_module(void)
 {
-	CHECK_CUDA(unload_module(), CUDA_SUCCESS);
+	CHECK_OK(unload_module());
 }
 
 static void end_library(void)
 {
-	CHECK_CUDA(unload_library(), CUDA_SUCCESS);
+	CHECK_OK(unload_library());
 }
 
 #define CODE .env = {"VGPU_SIM_MODULE_MIB", "20"}
@@ -343,11 +343,11 @@ static void with_kernel_handle(void)
 {
 	CUcontext context;
 
-	CHECK_CUDA(cuCtxGetCurrent(&context), CUDA_SUCCESS);
-	CHECK_CUDA(cuLibraryLoadData(&library, kernel, NULL, NULL, 0, NULL, NULL, 0), CUDA_SUCCESS);
-	CHECK_CUDA(cuCtxSetCurrent(NULL), CUDA_SUCCESS);
-	CHECK_CUDA(get_kernel(), CUDA_SUCCESS);
-	CHECK_CUDA(cuCtxSetCurrent(context), CUDA_SUCCESS);
+	CHECK_OK(cuCtxGetCurrent(&context));
+	CHECK_OK(cuLibraryLoadData(&library, kernel, NULL, NULL, 0, NULL, NULL, 0));
+	CHECK_OK(cuCtxSetCurrent(NULL));
+	CHECK_OK(get_kernel());
+	CHECK_OK(cuCtxSetCurrent(context));
 }
 
 static CUresult function_of_kernel(void)
@@ -367,7 +367,7 @@ static CUresult module_of_library(void)
 
 static void with_kernels(void)
 {
-	CHECK_CUDA(cuLibraryLoadData(&library, kernel, NULL, NULL, 0, NULL, NULL, 0), CUDA_SUCCESS);
+	CHECK_OK(cuLibraryLoadData(&library, kernel, NULL, NULL, 0, NULL, NULL, 0));
 }
 
 static CUresult launch(void)
@@ -382,13 +382,13 @@ static CUresult launch_ptsz(void)
 
 static void with_kernel(void)
 {
-	CHECK_CUDA(cuModuleLoadData(&module, kernel), CUDA_SUCCESS);
+	CHECK_OK(cuModuleLoadData(&module, kernel));
 }
 
 static void with_function(void)
 {
 	with_kernel();
-	CHECK_CUDA(get_function(), CUDA_SUCCESS);
+	CHECK_OK(get_function());
 }
 
 #define HANDED_OUT(row, called, before, does)                                           \

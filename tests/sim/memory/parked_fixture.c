@@ -116,7 +116,7 @@ void parked_compare(void)
 
 	for (unsigned i = 0; i < 2; i++) {
 		sleep_ms(25);
-		CHECK_CUDA(cuMemGetInfo_v2(&available, &total), CUDA_SUCCESS);
+		CHECK_OK(cuMemGetInfo_v2(&available, &total));
 	}
 }
 
@@ -205,7 +205,7 @@ void parked_play(const struct parked_row *played)
 	outside_peak_begin((unsigned)row->device);
 	begin_call(&call, row->make);
 	filled = others_take(&before);
-	CHECK_CUDA(end_call(&call), row->result);
+	CHECK_EQUAL(end_call(&call), row->result);
 	if (!row->later)
 		expect_state("returned", &before, row->takes, row->charges, filled);
 	parked_compare();

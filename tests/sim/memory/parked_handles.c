@@ -47,26 +47,26 @@ static CUresult retain_it(void)
 
 static void give_memory(void)
 {
-	CHECK_CUDA(release_it(), CUDA_SUCCESS);
+	CHECK_OK(release_it());
 }
 
 static void with_memory(void)
 {
-	CHECK_CUDA(cuMemAddressReserve(&space, SIZE, 0, 0, 0), CUDA_SUCCESS);
-	CHECK_CUDA(create_it(), CUDA_SUCCESS);
+	CHECK_OK(cuMemAddressReserve(&space, SIZE, 0, 0, 0));
+	CHECK_OK(create_it());
 }
 
 /* The mapping is the last reference. */
 static void with_mapping(void)
 {
 	with_memory();
-	CHECK_CUDA(map_it(), CUDA_SUCCESS);
+	CHECK_OK(map_it());
 	give_memory();
 }
 
 static void end_mapping(void)
 {
-	CHECK_CUDA(unmap_it(), CUDA_SUCCESS);
+	CHECK_OK(unmap_it());
 }
 
 /* -- sparse arrays ----------------------------------------------------------------------------- */
@@ -112,20 +112,20 @@ static void with_sparse(void)
 		1024, 1024, 0, CU_AD_FORMAT_FLOAT, 1, CUDA_ARRAY3D_SPARSE};
 
 	with_memory();
-	CHECK_CUDA(cuArray3DCreate_v2(&array, &sparse), CUDA_SUCCESS);
+	CHECK_OK(cuArray3DCreate_v2(&array, &sparse));
 }
 
 /* The tile is the last reference. */
 static void with_tile(void)
 {
 	with_sparse();
-	CHECK_CUDA(map_tile(), CUDA_SUCCESS);
+	CHECK_OK(map_tile());
 	give_memory();
 }
 
 static void end_array(void)
 {
-	CHECK_CUDA(end_sparse(), CUDA_SUCCESS);
+	CHECK_OK(end_sparse());
 }
 
 /* -- multicast objects ------------------------------------------------------------------------- */
@@ -159,8 +159,8 @@ static CUresult create_object(void)
 
 static void make_object(void)
 {
-	CHECK_CUDA(create_object(), CUDA_SUCCESS);
-	CHECK_CUDA(cuMulticastAddDevice(object, 0), CUDA_SUCCESS);
+	CHECK_OK(create_object());
+	CHECK_OK(cuMulticastAddDevice(object, 0));
 }
 
 static void with_object(void)
@@ -179,13 +179,13 @@ static void with_object_and_mapping(void)
 static void with_binding(void)
 {
 	with_object();
-	CHECK_CUDA(bind_memory(), CUDA_SUCCESS);
+	CHECK_OK(bind_memory());
 	give_memory();
 }
 
 static void end_object(void)
 {
-	CHECK_CUDA(release_object(), CUDA_SUCCESS);
+	CHECK_OK(release_object());
 }
 
 static const struct parked_row own[] = {
@@ -228,7 +228,7 @@ TEST_TABLE(own, parked_play);
 
 static void end_tile_and_array(void)
 {
-	CHECK_CUDA(unmap_tile(), CUDA_SUCCESS);
+	CHECK_OK(unmap_tile());
 	end_array();
 }
 
@@ -280,7 +280,7 @@ static void with_block(void)
 static void with_exported_block(void)
 {
 	with_block();
-	CHECK_CUDA(export_block(), CUDA_SUCCESS);
+	CHECK_OK(export_block());
 }
 
 static void end_exportable(void)
@@ -290,7 +290,7 @@ static void end_exportable(void)
 
 static void end_block(void)
 {
-	CHECK_CUDA(free_block(), CUDA_SUCCESS);
+	CHECK_OK(free_block());
 }
 
 static void close_file(void)
@@ -345,12 +345,12 @@ static void with_file(void)
 static void with_external(void)
 {
 	with_file();
-	CHECK_CUDA(import_external(), CUDA_SUCCESS);
+	CHECK_OK(import_external());
 }
 
 static void end_external(void)
 {
-	CHECK_CUDA(destroy_external(), CUDA_SUCCESS);
+	CHECK_OK(destroy_external());
 }
 
 static const struct parked_row of_other_apis[] = {
@@ -381,7 +381,7 @@ static CUresult close_ipc(void)
 static uint64_t allocate_and_get(uint64_t i)
 {
 	allocate(i);
-	CHECK_CUDA(cuIpcGetMemHandle(&board->ipc[i], addresses[i]), CUDA_SUCCESS);
+	CHECK_OK(cuIpcGetMemHandle(&board->ipc[i], addresses[i]));
 	return 0;
 }
 
@@ -399,12 +399,12 @@ static void with_ipc(void)
 static void with_opened(void)
 {
 	with_ipc();
-	CHECK_CUDA(open_ipc(), CUDA_SUCCESS);
+	CHECK_OK(open_ipc());
 }
 
 static void end_opened(void)
 {
-	CHECK_CUDA(close_ipc(), CUDA_SUCCESS);
+	CHECK_OK(close_ipc());
 	order(&other, give_back_address, 0);
 }
 
@@ -424,7 +424,7 @@ static CUresult import_it(void)
 
 static void with_sent(void)
 {
-	CHECK_CUDA(cuMemAddressReserve(&space, SIZE, 0, 0, 0), CUDA_SUCCESS);
+	CHECK_OK(cuMemAddressReserve(&space, SIZE, 0, 0, 0));
 	order(&other, create_and_send, 0);
 	receive(0);
 }
@@ -432,7 +432,7 @@ static void with_sent(void)
 static void with_imported(void)
 {
 	with_sent();
-	CHECK_CUDA(import_it(), CUDA_SUCCESS);
+	CHECK_OK(import_it());
 }
 
 static void with_import_and_object(void)
@@ -444,7 +444,7 @@ static void with_import_and_object(void)
 static void with_import_mapped(void)
 {
 	with_imported();
-	CHECK_CUDA(map_it(), CUDA_SUCCESS);
+	CHECK_OK(map_it());
 }
 
 static void with_only_mapping(void)
@@ -494,10 +494,10 @@ static uint64_t make_pool(uint64_t unused_argument)
 				     .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
 	int fd = -1;
 
-	CHECK_CUDA(cuMemPoolCreate(&pool, &properties), CUDA_SUCCESS);
-	CHECK_CUDA(cuMemAllocFromPoolAsync(&pooled, SIZE, pool, NULL), CUDA_SUCCESS);
-	CHECK_CUDA(cuMemPoolExportPointer(&board->pointers[0], pooled), CUDA_SUCCESS);
-	CHECK_CUDA(cuMemPoolExportToShareableHandle(&fd, pool, POSIX, 0), CUDA_SUCCESS);
+	CHECK_OK(cuMemPoolCreate(&pool, &properties));
+	CHECK_OK(cuMemAllocFromPoolAsync(&pooled, SIZE, pool, NULL));
+	CHECK_OK(cuMemPoolExportPointer(&board->pointers[0], pooled));
+	CHECK_OK(cuMemPoolExportToShareableHandle(&fd, pool, POSIX, 0));
 	parcel_send(fd);
 	CHECK(close(fd) == 0);
 	return unused_argument;
@@ -505,9 +505,9 @@ static uint64_t make_pool(uint64_t unused_argument)
 
 static uint64_t end_pool(uint64_t unused_argument)
 {
-	CHECK_CUDA(cuMemFreeAsync(pooled, NULL), CUDA_SUCCESS);
-	CHECK_CUDA(cuStreamSynchronize(NULL), CUDA_SUCCESS);
-	CHECK_CUDA(cuMemPoolDestroy(pool), CUDA_SUCCESS);
+	CHECK_OK(cuMemFreeAsync(pooled, NULL));
+	CHECK_OK(cuStreamSynchronize(NULL));
+	CHECK_OK(cuMemPoolDestroy(pool));
 	return unused_argument;
 }
 
@@ -517,8 +517,7 @@ static void with_others_pool(void)
 
 	order(&other, make_pool, 0);
 	fd = parcel_receive();
-	CHECK_CUDA(cuMemPoolImportFromShareableHandle(&pool, (void *)(intptr_t)fd, POSIX, 0),
-		   CUDA_SUCCESS);
+	CHECK_OK(cuMemPoolImportFromShareableHandle(&pool, (void *)(intptr_t)fd, POSIX, 0));
 	CHECK(close(fd) == 0);
 }
 
@@ -529,7 +528,7 @@ static CUresult import_pointer(void)
 
 static void end_others_pool(void)
 {
-	CHECK_CUDA(cuMemPoolDestroy(pool), CUDA_SUCCESS);
+	CHECK_OK(cuMemPoolDestroy(pool));
 	order(&other, end_pool, 0);
 }
 
@@ -605,7 +604,7 @@ static void end_sibling_import(void)
 
 static void end_opened_only(void)
 {
-	CHECK_CUDA(close_ipc(), CUDA_SUCCESS);
+	CHECK_OK(close_ipc());
 }
 
 static const struct parked_row of_siblings[] = {

@@ -12,7 +12,7 @@ static CUdeviceptr memory;
 
 static void with_stream(void)
 {
-	CHECK_CUDA(cuStreamCreate(&stream, NON_BLOCKING), CUDA_SUCCESS);
+	CHECK_OK(cuStreamCreate(&stream, NON_BLOCKING));
 }
 
 static void with_pool(void)
@@ -21,7 +21,7 @@ static void with_pool(void)
 					   .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
 
 	with_stream();
-	CHECK_CUDA(cuMemPoolCreate(&pool, &properties), CUDA_SUCCESS);
+	CHECK_OK(cuMemPoolCreate(&pool, &properties));
 }
 
 /* -- allocations ------------------------------------------------------------------------------- */
@@ -55,7 +55,7 @@ static void give_and_wait(void)
 static void end_pool(void)
 {
 	give_and_wait();
-	CHECK_CUDA(cuMemPoolDestroy(pool), CUDA_SUCCESS);
+	CHECK_OK(cuMemPoolDestroy(pool));
 }
 
 /* -- frees ------------------------------------------------------------------------------------- */
@@ -63,7 +63,7 @@ static void end_pool(void)
 static void with_memory(void)
 {
 	with_stream();
-	CHECK_CUDA(take_in_stream(), CUDA_SUCCESS);
+	CHECK_OK(take_in_stream());
 }
 
 static void with_freed(void)
@@ -78,16 +78,15 @@ static void with_kept(void)
 	uint64_t threshold = UINT64_MAX;
 
 	with_pool();
-	CHECK_CUDA(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold),
-		   CUDA_SUCCESS);
-	CHECK_CUDA(take_from_pool(), CUDA_SUCCESS);
+	CHECK_OK(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold));
+	CHECK_OK(take_from_pool());
 	give_and_wait();
 }
 
 static void with_used_pool(void)
 {
 	with_pool();
-	CHECK_CUDA(take_from_pool(), CUDA_SUCCESS);
+	CHECK_OK(take_from_pool());
 }
 
 static CUresult give_at_once(void)
@@ -130,8 +129,8 @@ static CUevent event;
 static void with_event(void)
 {
 	with_freed();
-	CHECK_CUDA(cuEventCreate(&event, 0), CUDA_SUCCESS);
-	CHECK_CUDA(cuEventRecord(event, stream), CUDA_SUCCESS);
+	CHECK_OK(cuEventCreate(&event, 0));
+	CHECK_OK(cuEventRecord(event, stream));
 }
 
 static CUresult wait_for_event(void)
@@ -225,21 +224,21 @@ static CUresult export_pointer(void)
 static void with_known_pool(void)
 {
 	with_pool();
-	CHECK_CUDA(take_in_stream(), CUDA_SUCCESS);
+	CHECK_OK(take_in_stream());
 	give_and_wait();
-	CHECK_CUDA(cuDeviceGetDefaultMemPool(&standard, 0), CUDA_SUCCESS);
+	CHECK_OK(cuDeviceGetDefaultMemPool(&standard, 0));
 }
 
 static void take_meanwhile(void)
 {
-	CHECK_CUDA(take_in_stream(), CUDA_SUCCESS);
+	CHECK_OK(take_in_stream());
 }
 
 static void set_back(void)
 {
 	give_and_wait();
-	CHECK_CUDA(cuDeviceSetMemPool(0, standard), CUDA_SUCCESS);
-	CHECK_CUDA(cuMemPoolDestroy(pool), CUDA_SUCCESS);
+	CHECK_OK(cuDeviceSetMemPool(0, standard));
+	CHECK_OK(cuMemPoolDestroy(pool));
 }
 
 static void with_exportable(void)
@@ -249,13 +248,13 @@ static void with_exportable(void)
 					   .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
 
 	with_stream();
-	CHECK_CUDA(cuMemPoolCreate(&pool, &properties), CUDA_SUCCESS);
-	CHECK_CUDA(take_from_pool(), CUDA_SUCCESS);
+	CHECK_OK(cuMemPoolCreate(&pool, &properties));
+	CHECK_OK(take_from_pool());
 }
 
 static void destroy_empty(void)
 {
-	CHECK_CUDA(destroy_pool(), CUDA_SUCCESS);
+	CHECK_OK(destroy_pool());
 }
 
 static const struct parked_row kinds[] = {
@@ -284,15 +283,15 @@ static void with_graph(void)
 	CUgraphNode node;
 
 	with_stream();
-	CHECK_CUDA(cuGraphCreate(&graph, 0), CUDA_SUCCESS);
-	CHECK_CUDA(cuGraphAddMemAllocNode(&node, graph, NULL, 0, &wanted), CUDA_SUCCESS);
+	CHECK_OK(cuGraphCreate(&graph, 0));
+	CHECK_OK(cuGraphAddMemAllocNode(&node, graph, NULL, 0, &wanted));
 	memory = wanted.dptr;
 }
 
 static void with_exec(void)
 {
 	with_graph();
-	CHECK_CUDA(cuGraphInstantiateWithFlags(&exec, graph, 0), CUDA_SUCCESS);
+	CHECK_OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
 }
 
 static CUresult launch(void)
@@ -333,21 +332,21 @@ static CUresult instantiate_ptsz(void)
 
 static void trim_graphs(void)
 {
-	CHECK_CUDA(cuDeviceGraphMemTrim(0), CUDA_SUCCESS);
+	CHECK_OK(cuDeviceGraphMemTrim(0));
 }
 
 static void end_launched(void)
 {
 	synchronise(stream);
 	give(memory);
-	CHECK_CUDA(cuGraphExecDestroy(exec), CUDA_SUCCESS);
+	CHECK_OK(cuGraphExecDestroy(exec));
 	trim_graphs();
 }
 
 static void end_uploaded(void)
 {
 	synchronise(stream);
-	CHECK_CUDA(cuGraphExecDestroy(exec), CUDA_SUCCESS);
+	CHECK_OK(cuGraphExecDestroy(exec));
 	trim_graphs();
 }
 
@@ -355,10 +354,10 @@ static void end_uploaded(void)
 static void with_graph_memory(void)
 {
 	with_exec();
-	CHECK_CUDA(launch(), CUDA_SUCCESS);
+	CHECK_OK(launch());
 	synchronise(stream);
 	give(memory);
-	CHECK_CUDA(cuGraphExecDestroy(exec), CUDA_SUCCESS);
+	CHECK_OK(cuGraphExecDestroy(exec));
 }
 
 static CUresult trim_graph_memory(void)
@@ -388,14 +387,14 @@ static CUresult destroy_exec(void)
 
 static void end_exec(void)
 {
-	CHECK_CUDA(destroy_exec(), CUDA_SUCCESS);
+	CHECK_OK(destroy_exec());
 }
 
 /* The graph is destroyed, and its memory is not freed. */
 static void with_launched(void)
 {
 	with_exec();
-	CHECK_CUDA(launch(), CUDA_SUCCESS);
+	CHECK_OK(launch());
 	synchronise(stream);
 }
 

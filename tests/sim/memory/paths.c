@@ -29,11 +29,11 @@ TEST(linear)
 	start("1g");
 	a = take(2 * MIB + 1);
 	assert_data(4 * MIB);
-	CHECK_CUDA(cuMemAlloc(&b, 3 * MIB), CUDA_SUCCESS);
+	CHECK_OK(cuMemAlloc(&b, 3 * MIB));
 	assert_data(8 * MIB);
-	CHECK_CUDA(cuMemAlloc(&c, 2 * MIB), CUDA_SUCCESS);
+	CHECK_OK(cuMemAlloc(&c, 2 * MIB));
 	assert_data(10 * MIB);
-	CHECK_CUDA(cuMemFree(c), CUDA_SUCCESS);
+	CHECK_OK(cuMemFree(c));
 	assert_data(8 * MIB);
 	give(b); /* by the other version */
 	assert_data(4 * MIB);
@@ -46,7 +46,7 @@ TEST(refused_linear_v1)
 	CUdeviceptr_v1 address = UNTOUCHED;
 
 	start("600m");
-	CHECK_CUDA(cuMemAlloc(&address, 100 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_EQUAL(cuMemAlloc(&address, 100 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
 	CHECK_EQUAL(address, UNTOUCHED);
 	assert_data(0);
 }
@@ -62,7 +62,7 @@ static void pitched_once(uint64_t width, uint64_t height, unsigned element)
 	CUdeviceptr address = 0;
 	size_t pitch = 0;
 
-	CHECK_CUDA(cuMemAllocPitch_v2(&address, &pitch, width, height, element), CUDA_SUCCESS);
+	CHECK_OK(cuMemAllocPitch_v2(&address, &pitch, width, height, element));
 	CHECK(pitch >= width);
 	if (pitch * height > MIB) /* else it may share */
 		assert_data(before + granules(pitch * height));
@@ -80,10 +80,10 @@ TEST(pitched)
 	for (unsigned i = 0; i < sizeof(widths) / sizeof(*widths); i++)
 		for (unsigned height = 1; height < 5000; height = height * 3 + 1)
 			pitched_once(widths[i], height, 4u << i % 3);
-	CHECK_CUDA(cuMemAllocPitch(&address, &pitch, 1001, 4096, 4), CUDA_SUCCESS);
+	CHECK_OK(cuMemAllocPitch(&address, &pitch, 1001, 4096, 4));
 	CHECK(pitch >= 1001);
 	assert_data(granules((uint64_t)pitch * 4096));
-	CHECK_CUDA(cuMemFree(address), CUDA_SUCCESS);
+	CHECK_OK(cuMemFree(address));
 	assert_data(0);
 }
 
@@ -95,12 +95,12 @@ TEST(pitched_to_the_limit)
 	const uint64_t left = 600 * MIB - CONTEXT - HIDDEN;
 
 	start("600m");
-	CHECK_CUDA(cuMemAllocPitch_v2(&address, &pitch, 1, left / 512 + 1, 4),
-		   CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_EQUAL(cuMemAllocPitch_v2(&address, &pitch, 1, left / 512 + 1, 4),
+		    CUDA_ERROR_OUT_OF_MEMORY);
 	CHECK_EQUAL(address, UNTOUCHED);
 	CHECK_EQUAL(pitch, UNTOUCHED);
 	assert_data(0);
-	CHECK_CUDA(cuMemAllocPitch_v2(&held, &pitch, 1, left / 512, 4), CUDA_SUCCESS);
+	CHECK_OK(cuMemAllocPitch_v2(&held, &pitch, 1, left / 512, 4));
 	assert_data(left);
 	give(held);
 }
@@ -120,8 +120,9 @@ TEST(pitched_too_big)
 
 	start("1g");
 	for (unsigned i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
-		CHECK_CUDA(cuMemAllocPitch_v2(&address, &pitch, sizes[i].width, sizes[i].height, 4),
-			   CUDA_ERROR_OUT_OF_MEMORY);
+		CHECK_EQUAL(
+			cuMemAllocPitch_v2(&address, &pitch, sizes[i].width, sizes[i].height, 4),
+			CUDA_ERROR_OUT_OF_MEMORY);
 		CHECK_EQUAL(address, UNTOUCHED);
 		CHECK_EQUAL(pitch, UNTOUCHED);
 		assert_data(0);
@@ -136,14 +137,14 @@ TEST(pitched_rejected)
 	unsigned pitch_v1 = UNTOUCHED;
 
 	start("1g");
-	CHECK_CUDA(cuMemAllocPitch_v2(&address, &pitch, 0, 10, 4), CUDA_ERROR_INVALID_VALUE);
-	CHECK_CUDA(cuMemAllocPitch_v2(&address, &pitch, 10, 0, 4), CUDA_ERROR_INVALID_VALUE);
-	CHECK_CUDA(cuMemAllocPitch_v2(&address, &pitch, 10, 10, 5), CUDA_ERROR_INVALID_VALUE);
-	CHECK_CUDA(cuMemAllocPitch_v2(NULL, &pitch, 10, 10, 4), CUDA_ERROR_INVALID_VALUE);
-	CHECK_CUDA(cuMemAllocPitch_v2(&address, NULL, 10, 10, 4), CUDA_ERROR_INVALID_VALUE);
-	CHECK_CUDA(cuMemAllocPitch(&address_v1, &pitch_v1, 0, 10, 4), CUDA_ERROR_INVALID_VALUE);
-	CHECK_CUDA(cuMemAllocPitch(NULL, &pitch_v1, 10, 10, 4), CUDA_ERROR_INVALID_VALUE);
-	CHECK_CUDA(cuMemAllocPitch(&address_v1, NULL, 10, 10, 4), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemAllocPitch_v2(&address, &pitch, 0, 10, 4), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemAllocPitch_v2(&address, &pitch, 10, 0, 4), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemAllocPitch_v2(&address, &pitch, 10, 10, 5), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemAllocPitch_v2(NULL, &pitch, 10, 10, 4), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemAllocPitch_v2(&address, NULL, 10, 10, 4), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemAllocPitch(&address_v1, &pitch_v1, 0, 10, 4), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemAllocPitch(NULL, &pitch_v1, 10, 10, 4), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemAllocPitch(&address_v1, NULL, 10, 10, 4), CUDA_ERROR_INVALID_VALUE);
 	CHECK_EQUAL(address, UNTOUCHED);
 	CHECK_EQUAL(address_v1, UNTOUCHED);
 	CHECK_EQUAL(pitch, UNTOUCHED);
@@ -157,7 +158,7 @@ static CUdeviceptr take_managed(uint64_t bytes)
 {
 	CUdeviceptr address = 0;
 
-	CHECK_CUDA(cuMemAllocManaged(&address, bytes, CU_MEM_ATTACH_GLOBAL), CUDA_SUCCESS);
+	CHECK_OK(cuMemAllocManaged(&address, bytes, CU_MEM_ATTACH_GLOBAL));
 	return address;
 }
 
@@ -172,8 +173,8 @@ TEST(managed)
 	CHECK_EQUAL(ledger_own(0).data, CHUNK);
 	c = take_managed(2);
 	CHECK_EQUAL(ledger_own(0).data, 2 * CHUNK);
-	CHECK_CUDA(cuMemAllocManaged(&refused_one, 2 * CHUNK, CU_MEM_ATTACH_GLOBAL),
-		   CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_EQUAL(cuMemAllocManaged(&refused_one, 2 * CHUNK, CU_MEM_ATTACH_GLOBAL),
+		    CUDA_ERROR_OUT_OF_MEMORY);
 	CHECK_EQUAL(refused_one, UNTOUCHED);
 	CHECK_EQUAL(ledger_own(0).data, 2 * CHUNK);
 	give(b);
@@ -192,11 +193,11 @@ TEST(managed_rejected)
 	CUdeviceptr address = UNTOUCHED;
 
 	start("1g");
-	CHECK_CUDA(cuMemAllocManaged(&address, 0, CU_MEM_ATTACH_GLOBAL), CUDA_ERROR_INVALID_VALUE);
-	CHECK_CUDA(cuMemAllocManaged(NULL, 1, CU_MEM_ATTACH_GLOBAL), CUDA_ERROR_INVALID_VALUE);
-	CHECK_CUDA(cuMemAllocManaged(&address, 1, 77), CUDA_ERROR_INVALID_VALUE);
-	CHECK_CUDA(cuMemAllocManaged(&address, SIZE_MAX, CU_MEM_ATTACH_GLOBAL),
-		   CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_EQUAL(cuMemAllocManaged(&address, 0, CU_MEM_ATTACH_GLOBAL), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemAllocManaged(NULL, 1, CU_MEM_ATTACH_GLOBAL), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemAllocManaged(&address, 1, 77), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemAllocManaged(&address, SIZE_MAX, CU_MEM_ATTACH_GLOBAL),
+		    CUDA_ERROR_OUT_OF_MEMORY);
 	CHECK_EQUAL(address, UNTOUCHED);
 	assert_data(0);
 }
@@ -226,22 +227,22 @@ TEST(freed_wrongly)
 	small = take(100 * KIB);
 	big = take(9 * MIB);
 	assert_data(12 * MIB);
-	CHECK_CUDA(cuMemFree_v2(0), CUDA_SUCCESS);
-	CHECK_CUDA(cuMemFree(0), CUDA_SUCCESS);
-	CHECK_CUDA(cuMemFree_v2(0x12345678), CUDA_ERROR_INVALID_VALUE);
-	CHECK_CUDA(cuMemFree(0x12345678), CUDA_ERROR_INVALID_VALUE);
-	CHECK_CUDA(cuMemFree_v2(UINT64_MAX), CUDA_ERROR_INVALID_VALUE);
-	CHECK_CUDA(cuMemFree_v2(small + 512), CUDA_ERROR_INVALID_VALUE);
-	CHECK_CUDA(cuMemFree_v2(small + 1), CUDA_ERROR_INVALID_VALUE);
+	CHECK_OK(cuMemFree_v2(0));
+	CHECK_OK(cuMemFree(0));
+	CHECK_EQUAL(cuMemFree_v2(0x12345678), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemFree(0x12345678), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemFree_v2(UINT64_MAX), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemFree_v2(small + 512), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemFree_v2(small + 1), CUDA_ERROR_INVALID_VALUE);
 	for (uint64_t into = 1; into < 10 * MIB; into += MIB)
-		CHECK_CUDA(cuMemFree_v2(big + into), CUDA_ERROR_INVALID_VALUE);
+		CHECK_EQUAL(cuMemFree_v2(big + into), CUDA_ERROR_INVALID_VALUE);
 	assert_data(12 * MIB);
 	give(big);
 	assert_data(2 * MIB);
-	CHECK_CUDA(cuMemFree_v2(big), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemFree_v2(big), CUDA_ERROR_INVALID_VALUE);
 	assert_data(2 * MIB);
 	give(small);
-	CHECK_CUDA(cuMemFree_v2(small), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemFree_v2(small), CUDA_ERROR_INVALID_VALUE);
 	assert_data(0);
 }
 
@@ -277,12 +278,12 @@ TEST(freed_without_context)
 
 	start("1g");
 	address = take(6 * MIB);
-	CHECK_CUDA(cuCtxGetCurrent(&context), CUDA_SUCCESS);
-	CHECK_CUDA(cuCtxSetCurrent(NULL), CUDA_SUCCESS);
-	CHECK_CUDA(cuMemFree_v2(address), CUDA_ERROR_INVALID_CONTEXT);
-	CHECK_CUDA(cuMemAlloc_v2(&address, 1), CUDA_ERROR_INVALID_CONTEXT);
+	CHECK_OK(cuCtxGetCurrent(&context));
+	CHECK_OK(cuCtxSetCurrent(NULL));
+	CHECK_EQUAL(cuMemFree_v2(address), CUDA_ERROR_INVALID_CONTEXT);
+	CHECK_EQUAL(cuMemAlloc_v2(&address, 1), CUDA_ERROR_INVALID_CONTEXT);
 	assert_data(6 * MIB);
-	CHECK_CUDA(cuCtxSetCurrent(context), CUDA_SUCCESS);
+	CHECK_OK(cuCtxSetCurrent(context));
 	give(address);
 	assert_data(0);
 }
@@ -293,11 +294,11 @@ TEST(linear_rejected)
 	CUdeviceptr_v1 address_v1 = UNTOUCHED;
 
 	start("1g");
-	CHECK_CUDA(cuMemAlloc_v2(&address, 0), CUDA_ERROR_INVALID_VALUE);
-	CHECK_CUDA(cuMemAlloc_v2(NULL, 1), CUDA_ERROR_INVALID_VALUE);
-	CHECK_CUDA(cuMemAlloc_v2(NULL, 0), CUDA_ERROR_INVALID_VALUE);
-	CHECK_CUDA(cuMemAlloc(&address_v1, 0), CUDA_ERROR_INVALID_VALUE);
-	CHECK_CUDA(cuMemAlloc(NULL, 1), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemAlloc_v2(&address, 0), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemAlloc_v2(NULL, 1), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemAlloc_v2(NULL, 0), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemAlloc(&address_v1, 0), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemAlloc(NULL, 1), CUDA_ERROR_INVALID_VALUE);
 	CHECK_EQUAL(address, UNTOUCHED);
 	CHECK_EQUAL(address_v1, UNTOUCHED);
 	refused(SIZE_MAX);
@@ -322,17 +323,17 @@ TEST(refused_unasked)
 	env_set("VGPU_SIM_FAULTS", "cuMemAlloc_v2=999,cuMemAlloc=999,cuMemAllocPitch=999,"
 				   "cuMemAllocPitch_v2=999,cuMemAllocManaged=999");
 	cuda_start(0);
-	CHECK_CUDA(cuMemAlloc_v2(&address, 60 * MIB), CUDA_ERROR_UNKNOWN);
-	CHECK_CUDA(cuMemAlloc_v2(&address, 73 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
-	CHECK_CUDA(cuMemAlloc(&address_v1, 60 * MIB), CUDA_ERROR_UNKNOWN);
-	CHECK_CUDA(cuMemAlloc(&address_v1, 73 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
-	CHECK_CUDA(cuMemAllocPitch_v2(&address, &pitch, 1, 60 * MIB / 512, 4), CUDA_ERROR_UNKNOWN);
-	CHECK_CUDA(cuMemAllocPitch_v2(&address, &pitch, 1, 73 * MIB / 512, 4),
-		   CUDA_ERROR_OUT_OF_MEMORY);
-	CHECK_CUDA(cuMemAllocPitch(&address_v1, &pitch_v1, 513, 60 * KIB, 4), CUDA_ERROR_UNKNOWN);
-	CHECK_CUDA(cuMemAllocPitch(&address_v1, &pitch_v1, 513, 73 * KIB, 4),
-		   CUDA_ERROR_OUT_OF_MEMORY);
-	CHECK_CUDA(cuMemAllocManaged(&address, 1, CU_MEM_ATTACH_GLOBAL), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_EQUAL(cuMemAlloc_v2(&address, 60 * MIB), CUDA_ERROR_UNKNOWN);
+	CHECK_EQUAL(cuMemAlloc_v2(&address, 73 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_EQUAL(cuMemAlloc(&address_v1, 60 * MIB), CUDA_ERROR_UNKNOWN);
+	CHECK_EQUAL(cuMemAlloc(&address_v1, 73 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_EQUAL(cuMemAllocPitch_v2(&address, &pitch, 1, 60 * MIB / 512, 4), CUDA_ERROR_UNKNOWN);
+	CHECK_EQUAL(cuMemAllocPitch_v2(&address, &pitch, 1, 73 * MIB / 512, 4),
+		    CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_EQUAL(cuMemAllocPitch(&address_v1, &pitch_v1, 513, 60 * KIB, 4), CUDA_ERROR_UNKNOWN);
+	CHECK_EQUAL(cuMemAllocPitch(&address_v1, &pitch_v1, 513, 73 * KIB, 4),
+		    CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_EQUAL(cuMemAllocManaged(&address, 1, CU_MEM_ATTACH_GLOBAL), CUDA_ERROR_OUT_OF_MEMORY);
 	CHECK_EQUAL(address, UNTOUCHED);
 	CHECK_EQUAL(address_v1, UNTOUCHED);
 	CHECK_EQUAL(pitch, UNTOUCHED);

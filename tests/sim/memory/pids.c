@@ -30,7 +30,7 @@ static void held_without(const struct pids *pids)
 	while (count)
 		give(pieces[--count]);
 	CHECK_EQUAL(ledger_own(0).data, 0);
-	CHECK_CUDA(cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
+	CHECK_OK(cuDevicePrimaryCtxReset_v2(0));
 	CHECK_EQUAL(ledger_own(0).total, 0);
 }
 
@@ -67,8 +67,8 @@ TEST(too_small)
 
 	env_set("VGPU_SIM_NVML_PIDS", "none");
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", "400m");
-	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
-	CHECK_CUDA(cuDevicePrimaryCtxRetain(&context, 0), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_OK(cuInit(0));
+	CHECK_EQUAL(cuDevicePrimaryCtxRetain(&context, 0), CUDA_ERROR_OUT_OF_MEMORY);
 	CHECK_AT_MOST(outside_used(0), 4 * MIB);
 }
 
@@ -127,7 +127,7 @@ static void found_among(const struct namesake *other)
 	usage = ledger_own(0);
 	CHECK_EQUAL(usage.context, CONTEXT);
 	CHECK_EQUAL(usage.module, 0);
-	CHECK_CUDA(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 2048), CUDA_SUCCESS);
+	CHECK_OK(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 2048));
 	compare_often();
 	usage = ledger_own(0);
 	CHECK_EQUAL(usage.context + usage.module + usage.data, outside_of(0, getpid()));

@@ -20,9 +20,8 @@ static void threshold_set(uint64_t bytes)
 {
 	CUmemoryPool pool;
 
-	CHECK_CUDA(cuDeviceGetDefaultMemPool(&pool, 0), CUDA_SUCCESS);
-	CHECK_CUDA(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &bytes),
-		   CUDA_SUCCESS);
+	CHECK_OK(cuDeviceGetDefaultMemPool(&pool, 0));
+	CHECK_OK(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &bytes));
 }
 
 /* -- two processes -- */
@@ -42,9 +41,9 @@ static void keeper(int wire)
 		if (round)
 			synchronise(stream);
 		say_ready(wire);
-		CHECK_CUDA(cuDeviceGetDefaultMemPool(&pool, 0), CUDA_SUCCESS);
+		CHECK_OK(cuDeviceGetDefaultMemPool(&pool, 0));
 		if (round)
-			CHECK_CUDA(cuMemPoolTrimTo(pool, 0), CUDA_SUCCESS);
+			CHECK_OK(cuMemPoolTrimTo(pool, 0));
 		else
 			synchronise(stream);
 		assert_data(0);
@@ -88,8 +87,8 @@ static void *work(void *arg)
 	uint64_t end = now_ms() + RUN_MS;
 	CUstream stream;
 
-	CHECK_CUDA(cuCtxSetCurrent(context), CUDA_SUCCESS);
-	CHECK_CUDA(cuStreamCreate(&stream, NON_BLOCKING), CUDA_SUCCESS);
+	CHECK_OK(cuCtxSetCurrent(context));
+	CHECK_OK(cuStreamCreate(&stream, NON_BLOCKING));
 	while (now_ms() < end) {
 		unsigned i = (unsigned)rand_r(&seed) % HELD_MAX;
 		CUresult result;
@@ -117,9 +116,9 @@ static void *work(void *arg)
 
 static void work_all(void)
 {
-	CHECK_CUDA(cuCtxGetCurrent(&context), CUDA_SUCCESS);
+	CHECK_OK(cuCtxGetCurrent(&context));
 	threads_join(threads_start(THREADS, work));
-	CHECK_CUDA(cuCtxSynchronize(), CUDA_SUCCESS);
+	CHECK_OK(cuCtxSynchronize());
 	assert_books(0);
 }
 
@@ -174,8 +173,8 @@ static void *first_of_many(void *number)
 	CUstream stream;
 	CUresult result;
 
-	CHECK_CUDA(cuCtxSetCurrent(context), CUDA_SUCCESS);
-	CHECK_CUDA(cuStreamCreate(&stream, NON_BLOCKING), CUDA_SUCCESS);
+	CHECK_OK(cuCtxSetCurrent(context));
+	CHECK_OK(cuStreamCreate(&stream, NON_BLOCKING));
 	pthread_barrier_wait(&together);
 	result = cuMemAllocAsync(&address, 300 * MIB, stream);
 	CHECK(result == CUDA_SUCCESS || result == CUDA_ERROR_OUT_OF_MEMORY);
@@ -188,11 +187,11 @@ static void *first_of_many(void *number)
 TEST(first_at_once)
 {
 	stream_start("1g"); /* there is room for one */
-	CHECK_CUDA(cuCtxGetCurrent(&context), CUDA_SUCCESS);
+	CHECK_OK(cuCtxGetCurrent(&context));
 	CHECK(pthread_barrier_init(&together, NULL, THREADS) == 0);
 	threads_join(threads_start(THREADS, first_of_many));
 	CHECK_EQUAL(in, 1);
-	CHECK_CUDA(cuCtxSynchronize(), CUDA_SUCCESS);
+	CHECK_OK(cuCtxSynchronize());
 	assert_data(320 * MIB);
 }
 

@@ -8,8 +8,8 @@ static void refused_from(CUmemoryPool pool, uint64_t bytes)
 {
 	CUdeviceptr address = UNTOUCHED;
 
-	CHECK_CUDA(cuMemAllocFromPoolAsync(&address, bytes, pool, stream),
-		   CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_EQUAL(cuMemAllocFromPoolAsync(&address, bytes, pool, stream),
+		    CUDA_ERROR_OUT_OF_MEMORY);
 	CHECK_EQUAL(address, UNTOUCHED);
 }
 
@@ -216,8 +216,8 @@ TEST(two_devices)
 	refused_async(500 * MIB, streams[1]);
 	pool = pool_on(CU_MEM_ALLOCATION_TYPE_PINNED, CU_MEM_LOCATION_TYPE_DEVICE, 1);
 	CHECK_OK(cuCtxSetCurrent(contexts[0]));
-	CHECK_CUDA(cuMemAllocFromPoolAsync(&b, 500 * MIB, pool, streams[0]),
-		   CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_EQUAL(cuMemAllocFromPoolAsync(&b, 500 * MIB, pool, streams[0]),
+		    CUDA_ERROR_OUT_OF_MEMORY);
 	CHECK_EQUAL(b, UNTOUCHED);
 	CHECK_OK(cuMemAllocFromPoolAsync(&b, 300 * MIB, pool, streams[0]));
 	c = take_async(100 * MIB, NULL);
@@ -282,7 +282,7 @@ TEST(too_many)
 		count++;
 	CHECK(count >= 200 && count < 300);
 	CHECK(many[count] == NULL);
-	CHECK_CUDA(cuMemPoolCreate(&many[count], &properties), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_EQUAL(cuMemPoolCreate(&many[count], &properties), CUDA_ERROR_OUT_OF_MEMORY);
 	give_async(take_from(many[count - 1], MIB), stream);
 	while (count > 0)
 		destroy(many[--count]);
@@ -298,13 +298,13 @@ TEST(create_rejected)
 	CUmemoryPool pool = (CUmemoryPool)UNTOUCHED;
 
 	start("1g");
-	CHECK_CUDA(cuMemPoolCreate(&pool, NULL), CUDA_ERROR_INVALID_VALUE);
-	CHECK_CUDA(cuMemPoolCreate(NULL, &wrong), CUDA_ERROR_INVALID_VALUE);
-	CHECK_CUDA(cuMemPoolCreate(&pool, &wrong), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemPoolCreate(&pool, NULL), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemPoolCreate(NULL, &wrong), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemPoolCreate(&pool, &wrong), CUDA_ERROR_INVALID_VALUE);
 	CHECK(pool == (CUmemoryPool)UNTOUCHED);
-	CHECK_CUDA(cuDeviceSetMemPool(0, NULL), CUDA_ERROR_INVALID_VALUE);
-	CHECK_CUDA(cuMemSetMemPool(NULL, CU_MEM_ALLOCATION_TYPE_PINNED, standard),
-		   CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuDeviceSetMemPool(0, NULL), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemSetMemPool(NULL, CU_MEM_ALLOCATION_TYPE_PINNED, standard),
+		    CUDA_ERROR_INVALID_VALUE);
 	assert_data(0);
 }
 
@@ -321,19 +321,19 @@ TEST(refusals_cost_nothing)
 				   "cuMemPoolTrimTo@1=999,cuStreamSynchronize@1=999,"
 				   "cuEventSynchronize=700,cuCtxSynchronize@1=999");
 	start("4g");
-	CHECK_CUDA(cuMemAllocAsync(&address, 100 * MIB, stream), CUDA_ERROR_UNKNOWN);
-	CHECK_CUDA(cuMemAllocAsync_ptsz(&address, 100 * MIB, stream), CUDA_ERROR_OUT_OF_MEMORY);
-	CHECK_CUDA(cuMemAllocFromPoolAsync(&address, 100 * MIB, standard, stream), 700);
-	CHECK_CUDA(cuMemAllocFromPoolAsync_ptsz(&address, 100 * MIB, standard, stream),
-		   CUDA_ERROR_UNKNOWN);
+	CHECK_EQUAL(cuMemAllocAsync(&address, 100 * MIB, stream), CUDA_ERROR_UNKNOWN);
+	CHECK_EQUAL(cuMemAllocAsync_ptsz(&address, 100 * MIB, stream), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_EQUAL(cuMemAllocFromPoolAsync(&address, 100 * MIB, standard, stream), 700);
+	CHECK_EQUAL(cuMemAllocFromPoolAsync_ptsz(&address, 100 * MIB, standard, stream),
+		    CUDA_ERROR_UNKNOWN);
 	CHECK_EQUAL(address, UNTOUCHED);
 	CHECK_OK(cuStreamSynchronize_ptsz(stream));
 	assert_data(0);
 	held = take_from(standard, 100 * MIB);
-	CHECK_CUDA(cuMemFreeAsync(held, stream), CUDA_ERROR_UNKNOWN);
-	CHECK_CUDA(cuStreamSynchronize(stream), CUDA_ERROR_UNKNOWN);
-	CHECK_CUDA(cuMemPoolTrimTo(standard, 0), CUDA_ERROR_UNKNOWN);
-	CHECK_CUDA(cuCtxSynchronize(), CUDA_ERROR_UNKNOWN);
+	CHECK_EQUAL(cuMemFreeAsync(held, stream), CUDA_ERROR_UNKNOWN);
+	CHECK_EQUAL(cuStreamSynchronize(stream), CUDA_ERROR_UNKNOWN);
+	CHECK_EQUAL(cuMemPoolTrimTo(standard, 0), CUDA_ERROR_UNKNOWN);
+	CHECK_EQUAL(cuCtxSynchronize(), CUDA_ERROR_UNKNOWN);
 	assert_covered();
 	synchronise(stream);
 	assert_data(128 * MIB);

@@ -119,14 +119,14 @@ TEST(rejected)
 	CUdeviceptr address = UNTOUCHED;
 
 	start("2g");
-	CHECK_CUDA(cuMemAllocAsync(&address, 0, stream), CUDA_ERROR_INVALID_VALUE);
-	CHECK_CUDA(cuMemAllocAsync(NULL, MIB, stream), CUDA_ERROR_INVALID_VALUE);
-	CHECK_CUDA(cuMemAllocAsync_ptsz(NULL, MIB, stream), CUDA_ERROR_INVALID_VALUE);
-	CHECK_CUDA(cuMemAllocFromPoolAsync(&address, MIB, NULL, stream), CUDA_ERROR_INVALID_VALUE);
-	CHECK_CUDA(cuMemAllocFromPoolAsync_ptsz(NULL, MIB, standard, stream),
-		   CUDA_ERROR_INVALID_VALUE);
-	CHECK_CUDA(cuMemFreeAsync(0x123400, stream), CUDA_ERROR_INVALID_VALUE);
-	CHECK_CUDA(cuMemFreeAsync_ptsz(0x123400, stream), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemAllocAsync(&address, 0, stream), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemAllocAsync(NULL, MIB, stream), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemAllocAsync_ptsz(NULL, MIB, stream), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemAllocFromPoolAsync(&address, MIB, NULL, stream), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemAllocFromPoolAsync_ptsz(NULL, MIB, standard, stream),
+		    CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemFreeAsync(0x123400, stream), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemFreeAsync_ptsz(0x123400, stream), CUDA_ERROR_INVALID_VALUE);
 	refused_async(SIZE_MAX, stream);
 	refused_async((uint64_t)1 << 60, stream);
 	refused_async(2 * GIB, stream);
@@ -215,7 +215,7 @@ TEST(not_for_this_stream)
 		pieces[count++] = take_async(POOL_CHUNK, stream);
 	}
 	for (unsigned i = 0; i < 2; i++) {
-		CHECK_CUDA(results[i], CUDA_ERROR_OUT_OF_MEMORY);
+		CHECK_EQUAL(results[i], CUDA_ERROR_OUT_OF_MEMORY);
 		CHECK_EQUAL(found[i], UNTOUCHED);
 	}
 	synchronise(other);

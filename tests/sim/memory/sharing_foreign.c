@@ -11,7 +11,7 @@
 
 static uint64_t range_export(uint64_t i)
 {
-	CHECK_CUDA(
+	CHECK_EQUAL(
 		cuMemGetHandleForAddressRange(&files[i], addresses[i], SIZE + GRANULE, DMA_BUF, 0),
 		CUDA_ERROR_INVALID_VALUE);
 	CHECK_OK(cuMemGetHandleForAddressRange(&files[i], addresses[i] + GRANULE, GRANULE, DMA_BUF,
@@ -73,7 +73,7 @@ static uint64_t external_import(uint64_t i)
 static uint64_t external_destroy(uint64_t i)
 {
 	CHECK_OK(cuDestroyExternalMemory(externals[i]));
-	CHECK_CUDA(cuDestroyExternalMemory(externals[i]), CUDA_ERROR_INVALID_HANDLE);
+	CHECK_EQUAL(cuDestroyExternalMemory(externals[i]), CUDA_ERROR_INVALID_HANDLE);
 	return 0;
 }
 

@@ -4,19 +4,19 @@
 
 static uint64_t get_ipc(uint64_t i)
 {
-	CHECK_CUDA(cuIpcGetMemHandle(&board->ipc[i], addresses[i]), CUDA_SUCCESS);
+	CHECK_OK(cuIpcGetMemHandle(&board->ipc[i], addresses[i]));
 	return 0;
 }
 
 static uint64_t open_ipc(uint64_t i)
 {
-	CHECK_CUDA(cuIpcOpenMemHandle_v2(&addresses[i], board->ipc[i], 1), CUDA_SUCCESS);
+	CHECK_OK(cuIpcOpenMemHandle_v2(&addresses[i], board->ipc[i], 1));
 	return 0;
 }
 
 static uint64_t close_ipc(uint64_t i)
 {
-	CHECK_CUDA(cuIpcCloseMemHandle(addresses[i]), CUDA_SUCCESS);
+	CHECK_OK(cuIpcCloseMemHandle(addresses[i]));
 	return 0;
 }
 

@@ -33,8 +33,8 @@ TEST(gpu_not_in_policy)
 	env_set("VGPU_SIM_GPUS", "2x8G");
 	policy_write(gpu_uuid(0), "memory = 1G\n");
 	CHECK_OK(cuInit(0));
-	CHECK_CUDA(cuCtxCreate_v2(&context, 0, 1), CUDA_ERROR_INVALID_DEVICE);
-	CHECK_CUDA(cuDevicePrimaryCtxRetain(&context, 1), CUDA_ERROR_INVALID_DEVICE);
+	CHECK_EQUAL(cuCtxCreate_v2(&context, 0, 1), CUDA_ERROR_INVALID_DEVICE);
+	CHECK_EQUAL(cuDevicePrimaryCtxRetain(&context, 1), CUDA_ERROR_INVALID_DEVICE);
 	CHECK(context == (CUcontext)UNTOUCHED);
 	CHECK_EQUAL(outside_used(1), 0);
 	assert_quota(GIB);

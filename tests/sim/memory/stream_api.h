@@ -21,7 +21,7 @@ static inline CUstream stream_start(const char *limit)
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", limit);
 	cuda_start(0);
 	give(take(1)); /* settles the context */
-	CHECK_CUDA(cuStreamCreate(&stream, NON_BLOCKING), CUDA_SUCCESS);
+	CHECK_OK(cuStreamCreate(&stream, NON_BLOCKING));
 	return stream;
 }
 
@@ -57,27 +57,27 @@ static inline CUdeviceptr take_async(uint64_t bytes, CUstream stream)
 {
 	CUdeviceptr address = 0;
 
-	CHECK_CUDA(cuMemAllocAsync(&address, bytes, stream), CUDA_SUCCESS);
+	CHECK_OK(cuMemAllocAsync(&address, bytes, stream));
 	CHECK(address != 0);
 	return address;
 }
 
 static inline void give_async(CUdeviceptr address, CUstream stream)
 {
-	CHECK_CUDA(cuMemFreeAsync(address, stream), CUDA_SUCCESS);
+	CHECK_OK(cuMemFreeAsync(address, stream));
 }
 
 static inline void refused_async(uint64_t bytes, CUstream stream)
 {
 	CUdeviceptr address = UNTOUCHED;
 
-	CHECK_CUDA(cuMemAllocAsync(&address, bytes, stream), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_EQUAL(cuMemAllocAsync(&address, bytes, stream), CUDA_ERROR_OUT_OF_MEMORY);
 	CHECK_EQUAL(address, UNTOUCHED);
 }
 
 static inline void synchronise(CUstream stream)
 {
-	CHECK_CUDA(cuStreamSynchronize(stream), CUDA_SUCCESS);
+	CHECK_OK(cuStreamSynchronize(stream));
 }
 
 /* A graph that allocates and frees so much memory. */
@@ -101,8 +101,8 @@ static inline CUfunction spin_load(void)
 	CUmodule module;
 	CUfunction spin;
 
-	CHECK_CUDA(cuModuleLoadData(&module, ptx), CUDA_SUCCESS);
-	CHECK_CUDA(cuModuleGetFunction(&spin, module, "spin_ns"), CUDA_SUCCESS);
+	CHECK_OK(cuModuleLoadData(&module, ptx));
+	CHECK_OK(cuModuleGetFunction(&spin, module, "spin_ns"));
 	return spin;
 }
 
@@ -111,6 +111,5 @@ static inline void busy(CUfunction spin, uint64_t ns, CUstream stream)
 {
 	void *parameters[] = {&ns};
 
-	CHECK_CUDA(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, stream, parameters, NULL),
-		   CUDA_SUCCESS);
+	CHECK_OK(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, stream, parameters, NULL));
 }

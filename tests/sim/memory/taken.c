@@ -110,13 +110,13 @@ static void go_without(CUdeviceptr held, CUdeviceptr again)
 	take_away();
 	let_time_pass();
 	for (unsigned i = 0; i < 3; i++)
-		CHECK_CUDA(cuMemAlloc_v2(&address, MIB), CUDA_ERROR_NOT_PERMITTED);
+		CHECK_EQUAL(cuMemAlloc_v2(&address, MIB), CUDA_ERROR_NOT_PERMITTED);
 	CHECK_EQUAL(address, UNTOUCHED);
 	if (held) {
 		give(held);
 		give(again);
 	}
-	CHECK_CUDA(cuCtxSynchronize(), CUDA_SUCCESS);
+	CHECK_OK(cuCtxSynchronize());
 }
 
 static void with_memory(void)
@@ -219,12 +219,12 @@ TEST(under_an_onlooker)
 
 static void start(void)
 {
-	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
+	CHECK_OK(cuInit(0));
 }
 
 static void start_in_vain(void)
 {
-	CHECK_CUDA(cuInit(0), CUDA_ERROR_NOT_PERMITTED);
+	CHECK_EQUAL(cuInit(0), CUDA_ERROR_NOT_PERMITTED);
 }
 
 static void no_other_meanwhile(void (*way)(void), const char *what)

@@ -106,7 +106,7 @@ TEST(refused_by_the_quota)
 
 	start("memory", "4g");
 	from = now();
-	CHECK_CUDA(cuMemAlloc_v2(&address, 8 * GIB), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_EQUAL(cuMemAlloc_v2(&address, 8 * GIB), CUDA_ERROR_OUT_OF_MEMORY);
 	entry = only(from, TRACE_REFUSED, "cuMemAlloc_v2");
 	CHECK_EQUAL(entry->reason, TRACE_REASON_QUOTA);
 	CHECK_EQUAL(entry->a, 8 * GIB);
@@ -126,7 +126,7 @@ TEST(refused_by_the_device)
 
 	start("memory", "200g");
 	from = now();
-	CHECK_CUDA(cuMemAlloc_v2(&address, 100 * GIB), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_EQUAL(cuMemAlloc_v2(&address, 100 * GIB), CUDA_ERROR_OUT_OF_MEMORY);
 	entry = only(from, TRACE_REFUSED, "cuMemAlloc_v2");
 	CHECK_EQUAL(entry->reason, TRACE_REASON_DEVICE);
 	CHECK_EQUAL(entry->a, 100 * GIB);

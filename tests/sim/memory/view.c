@@ -18,13 +18,13 @@ TEST(by_cuda)
 	cuda_start(0);
 	take(100 * MIB);
 	CHECK_EQUAL(total_of(0), 2 * GIB);
-	CHECK_CUDA(cuDeviceTotalMem(&total_v1, 0), CUDA_SUCCESS);
+	CHECK_OK(cuDeviceTotalMem(&total_v1, 0));
 	CHECK_EQUAL(total_v1, 2 * GIB);
-	CHECK_CUDA(cuMemGetInfo_v2(&available, &total), CUDA_SUCCESS);
+	CHECK_OK(cuMemGetInfo_v2(&available, &total));
 	CHECK_EQUAL(total, 2 * GIB);
 	CHECK_EQUAL(available, 2 * GIB - ledger_used(0));
 	CHECK_EQUAL(ledger_used(0), CONTEXT + HIDDEN + 100 * MIB);
-	CHECK_CUDA(cuMemGetInfo(&available_v1, &total_v1), CUDA_SUCCESS);
+	CHECK_OK(cuMemGetInfo(&available_v1, &total_v1));
 	CHECK_EQUAL(total_v1, total);
 	CHECK_EQUAL(available_v1, available);
 }
@@ -37,13 +37,13 @@ TEST(one_output)
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", "1g");
 	cuda_start(0);
 	take(1);
-	CHECK_CUDA(cuMemGetInfo_v2(NULL, &total), CUDA_SUCCESS);
+	CHECK_OK(cuMemGetInfo_v2(NULL, &total));
 	CHECK_EQUAL(total, GIB);
-	CHECK_CUDA(cuMemGetInfo_v2(&available, NULL), CUDA_SUCCESS);
+	CHECK_OK(cuMemGetInfo_v2(&available, NULL));
 	CHECK_EQUAL(available, GIB - ledger_used(0));
-	CHECK_CUDA(cuMemGetInfo(NULL, &total_v1), CUDA_SUCCESS);
+	CHECK_OK(cuMemGetInfo(NULL, &total_v1));
 	CHECK_EQUAL(total_v1, GIB);
-	CHECK_CUDA(cuMemGetInfo(&available_v1, NULL), CUDA_SUCCESS);
+	CHECK_OK(cuMemGetInfo(&available_v1, NULL));
 	CHECK_EQUAL(available_v1, available);
 }
 
@@ -55,13 +55,13 @@ TEST(rejected)
 	nvmlDevice_t device;
 
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", "1g");
-	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
-	CHECK_CUDA(cuMemGetInfo_v2(&available, &total), CUDA_ERROR_INVALID_CONTEXT);
+	CHECK_OK(cuInit(0));
+	CHECK_EQUAL(cuMemGetInfo_v2(&available, &total), CUDA_ERROR_INVALID_CONTEXT);
 	CHECK_EQUAL(available, UNTOUCHED);
 	CHECK_EQUAL(total, UNTOUCHED);
-	CHECK_CUDA(cuDeviceTotalMem_v2(&total, 7), CUDA_ERROR_INVALID_DEVICE);
-	CHECK_CUDA(cuDeviceTotalMem_v2(&total, -1), CUDA_ERROR_INVALID_DEVICE);
-	CHECK_CUDA(cuDeviceTotalMem_v2(NULL, 0), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuDeviceTotalMem_v2(&total, 7), CUDA_ERROR_INVALID_DEVICE);
+	CHECK_EQUAL(cuDeviceTotalMem_v2(&total, -1), CUDA_ERROR_INVALID_DEVICE);
+	CHECK_EQUAL(cuDeviceTotalMem_v2(NULL, 0), CUDA_ERROR_INVALID_VALUE);
 	CHECK_EQUAL(total, UNTOUCHED);
 	CHECK_EQUAL(nvmlInit_v2(), NVML_SUCCESS);
 	CHECK_EQUAL(nvmlDeviceGetHandleByIndex_v2(0, &device), NVML_SUCCESS);
@@ -88,7 +88,7 @@ TEST(by_nvml_beside_cuda)
 	CHECK_EQUAL(nvmlDeviceGetHandleByIndex_v2(0, &device), NVML_SUCCESS);
 	CHECK_EQUAL(nvmlDeviceGetMemoryInfo(device, &v1), NVML_SUCCESS);
 	CHECK_EQUAL(nvmlDeviceGetMemoryInfo_v2(device, &v2), NVML_SUCCESS);
-	CHECK_CUDA(cuMemGetInfo_v2(&available, &total), CUDA_SUCCESS);
+	CHECK_OK(cuMemGetInfo_v2(&available, &total));
 	CHECK_EQUAL(v1.total, total);
 	CHECK_EQUAL(v1.free, available);
 	CHECK_EQUAL(v1.used, total - available);
@@ -117,7 +117,7 @@ static void holder(int wire)
 	take(hear(wire));
 	tell(wire, ledger_used(0));
 	while (hear(wire)) {
-		CHECK_CUDA(cuMemGetInfo_v2(&available, &total), CUDA_SUCCESS);
+		CHECK_OK(cuMemGetInfo_v2(&available, &total));
 		CHECK_EQUAL(total, 3 * GIB);
 		tell(wire, total - available);
 	}
@@ -176,7 +176,7 @@ TEST(above_physical)
 	cuda_start(0);
 	take(MIB);
 	CHECK_EQUAL(total_of(0), 4 * GIB);
-	CHECK_CUDA(cuMemGetInfo_v2(&available, &total), CUDA_SUCCESS);
+	CHECK_OK(cuMemGetInfo_v2(&available, &total));
 	CHECK_EQUAL(total, 4 * GIB);
 	CHECK_AT_MOST(available, 4 * GIB - outside_used(0));
 	for (int version = 1; version <= 2; version++) {
@@ -206,11 +206,11 @@ TEST(neighbour)
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", "3g");
 	cuda_start(0);
 	take(MIB);
-	CHECK_CUDA(cuMemGetInfo_v2(&available, &total), CUDA_SUCCESS);
+	CHECK_OK(cuMemGetInfo_v2(&available, &total));
 	CHECK_EQUAL(total, 3 * GIB);
 	CHECK_EQUAL(available, 4 * GIB - outside_used(0));
 	member_finish(&other);
-	CHECK_CUDA(cuMemGetInfo_v2(&available, &total), CUDA_SUCCESS);
+	CHECK_OK(cuMemGetInfo_v2(&available, &total));
 	CHECK_EQUAL(available, 3 * GIB - ledger_used(0));
 }
 
@@ -241,7 +241,7 @@ static void assert_held(CUdevice device, unsigned gpu, uint64_t quota)
 	CHECK_AT_MOST(quota / 100 * 99, outside_used(gpu));
 	CHECK_EQUAL(inside(gpu, 1).total, quota);
 	CHECK_EQUAL(ledger()->hami.limit[ledger_index(gpu)], quota);
-	CHECK_CUDA(cuDevicePrimaryCtxReset_v2(device), CUDA_SUCCESS);
+	CHECK_OK(cuDevicePrimaryCtxReset_v2(device));
 }
 
 TEST(renumbered)
@@ -250,7 +250,7 @@ TEST(renumbered)
 	env_set("CUDA_DEVICE_MEMORY_LIMIT_0", "1g");
 	env_set("CUDA_DEVICE_MEMORY_LIMIT_1", "2g");
 	env_set("CUDA_VISIBLE_DEVICES", "1,0");
-	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
+	CHECK_OK(cuInit(0));
 	assert_held(0, 1, 2 * GIB);
 	assert_held(1, 0, GIB);
 }
@@ -263,7 +263,7 @@ TEST(one_hidden)
 	env_set("CUDA_DEVICE_MEMORY_LIMIT_1", "2g");
 	env_set("CUDA_DEVICE_MEMORY_LIMIT_2", "3g");
 	env_set("CUDA_VISIBLE_DEVICES", "2");
-	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
+	CHECK_OK(cuInit(0));
 	assert_held(0, 2, 3 * GIB);
 }
 
@@ -277,7 +277,7 @@ TEST(listed_by_uuid)
 	env_set("NVIDIA_VISIBLE_DEVICES", list);
 	env_set("CUDA_DEVICE_MEMORY_LIMIT_0", "1g");
 	env_set("CUDA_DEVICE_MEMORY_LIMIT_1", "2g");
-	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
+	CHECK_OK(cuInit(0));
 	assert_held(2, 2, GIB);
 	assert_held(0, 0, 2 * GIB);
 }

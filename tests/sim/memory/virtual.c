@@ -77,7 +77,7 @@ static void create_refused(uint64_t bytes, CUdevice device, CUresult expected)
 {
 	memory handle = UNTOUCHED;
 
-	CHECK_CUDA(create(&handle, bytes, device), expected);
+	CHECK_EQUAL(create(&handle, bytes, device), expected);
 	CHECK_EQUAL(handle, UNTOUCHED);
 }
 
@@ -90,18 +90,18 @@ TEST(wrong_arguments)
 	start("1g");
 	create_refused(GRANULE, 1, CUDA_ERROR_INVALID_DEVICE);
 	create_refused(GRANULE, -1, CUDA_ERROR_INVALID_DEVICE);
-	CHECK_CUDA(cuMemCreate(NULL, GRANULE, &prop, 0), CUDA_ERROR_INVALID_VALUE);
-	CHECK_CUDA(cuMemCreate(&handle, GRANULE, NULL, 0), CUDA_ERROR_INVALID_VALUE);
-	CHECK_CUDA(cuMemCreate(&handle, GRANULE, &prop, 1), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemCreate(NULL, GRANULE, &prop, 0), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemCreate(&handle, GRANULE, NULL, 0), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemCreate(&handle, GRANULE, &prop, 1), CUDA_ERROR_INVALID_VALUE);
 	CHECK_EQUAL(handle, UNTOUCHED);
-	CHECK_CUDA(cuMemRelease(0x12345678), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemRelease(0x12345678), CUDA_ERROR_INVALID_VALUE);
 	assert_data(0);
 	address = reserve(GRANULE);
 	handle = created(GRANULE);
-	CHECK_CUDA(cuMemFree_v2(handle), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemFree_v2(handle), CUDA_ERROR_INVALID_VALUE);
 	map(address, GRANULE, handle);
-	CHECK_CUDA(cuMemRetainAllocationHandle(NULL, (void *)(uintptr_t)address),
-		   CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemRetainAllocationHandle(NULL, (void *)(uintptr_t)address),
+		    CUDA_ERROR_INVALID_VALUE);
 	release(handle);
 	unmap(address, GRANULE);
 	assert_data(0);
@@ -192,9 +192,9 @@ TEST(unmapped_nowhere)
 	map(space, 2 * MIB, handle);
 	release(handle);
 	for (unsigned i = 0; i < 100; i++) {
-		CHECK_CUDA(cuMemUnmap(0, (size_t)1 << 55), CUDA_ERROR_INVALID_VALUE);
-		CHECK_CUDA(cuMemUnmap(space, (size_t)1 << 55), CUDA_ERROR_INVALID_VALUE);
-		CHECK_CUDA(cuMemUnmap(space, SIZE_MAX), CUDA_ERROR_INVALID_VALUE);
+		CHECK_EQUAL(cuMemUnmap(0, (size_t)1 << 55), CUDA_ERROR_INVALID_VALUE);
+		CHECK_EQUAL(cuMemUnmap(space, (size_t)1 << 55), CUDA_ERROR_INVALID_VALUE);
+		CHECK_EQUAL(cuMemUnmap(space, SIZE_MAX), CUDA_ERROR_INVALID_VALUE);
 	}
 	assert_data(2 * MIB);
 	unmap(space, 2 * MIB);

@@ -17,7 +17,7 @@ static bool is_uuid_of(nvmlDevice_t device, unsigned gpu)
 
 	/* Not gpu_uuid, which writes where other threads read. */
 	snprintf(expected, sizeof(expected), "GPU-51300000-0000-4000-8000-%012x", gpu);
-	CHECK_NVML(nvmlDeviceGetUUID(device, uuid, sizeof(uuid)), NVML_SUCCESS);
+	CHECK_OK(nvmlDeviceGetUUID(device, uuid, sizeof(uuid)));
 	return !strcmp(uuid, expected);
 }
 
@@ -27,24 +27,24 @@ static void assert_numbered(const unsigned *gpus, unsigned count)
 	nvmlDevice_t device, device_v1;
 	unsigned seen = UNTOUCHED, seen_v1 = UNTOUCHED, index = UNTOUCHED, minor = UNTOUCHED;
 
-	CHECK_NVML(nvmlDeviceGetCount_v2(&seen), NVML_SUCCESS);
-	CHECK_NVML(nvmlDeviceGetCount(&seen_v1), NVML_SUCCESS);
+	CHECK_OK(nvmlDeviceGetCount_v2(&seen));
+	CHECK_OK(nvmlDeviceGetCount(&seen_v1));
 	CHECK_EQUAL(seen, count);
 	CHECK_EQUAL(seen_v1, count);
 	for (unsigned i = 0; i < count; i++) {
-		CHECK_NVML(nvmlDeviceGetHandleByIndex_v2(i, &device), NVML_SUCCESS);
-		CHECK_NVML(nvmlDeviceGetHandleByIndex(i, &device_v1), NVML_SUCCESS);
+		CHECK_OK(nvmlDeviceGetHandleByIndex_v2(i, &device));
+		CHECK_OK(nvmlDeviceGetHandleByIndex(i, &device_v1));
 		CHECK(device == device_v1);
 		CHECK(is_uuid_of(device, gpus[i]));
-		CHECK_NVML(nvmlDeviceGetIndex(device, &index), NVML_SUCCESS);
+		CHECK_OK(nvmlDeviceGetIndex(device, &index));
 		CHECK_EQUAL(index, i);
-		CHECK_NVML(nvmlDeviceGetMinorNumber(device, &minor), NVML_SUCCESS);
+		CHECK_OK(nvmlDeviceGetMinorNumber(device, &minor));
 		CHECK_EQUAL(minor, 3 - gpus[i]); /* the simulated machine's, of 4 GPUs */
 	}
 	device = device_v1 = NOBODY;
-	CHECK_NVML(nvmlDeviceGetHandleByIndex_v2(count, &device), NVML_ERROR_INVALID_ARGUMENT);
-	CHECK_NVML(nvmlDeviceGetHandleByIndex(count, &device_v1), NVML_ERROR_INVALID_ARGUMENT);
-	CHECK_NVML(nvmlDeviceGetHandleByIndex_v2(~0u, &device), NVML_ERROR_INVALID_ARGUMENT);
+	CHECK_EQUAL(nvmlDeviceGetHandleByIndex_v2(count, &device), NVML_ERROR_INVALID_ARGUMENT);
+	CHECK_EQUAL(nvmlDeviceGetHandleByIndex(count, &device_v1), NVML_ERROR_INVALID_ARGUMENT);
+	CHECK_EQUAL(nvmlDeviceGetHandleByIndex_v2(~0u, &device), NVML_ERROR_INVALID_ARGUMENT);
 	CHECK(device == NOBODY && device_v1 == NOBODY);
 }
 
@@ -75,8 +75,8 @@ static void assert_by_uuid(unsigned gpu, bool there)
 	assert_found(result, device, gpu, there);
 	uuid.version++;
 	device = NOBODY;
-	CHECK_NVML(nvmlDeviceGetHandleByUUIDV(&uuid, &device),
-		   NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
+	CHECK_EQUAL(nvmlDeviceGetHandleByUUIDV(&uuid, &device),
+		    NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
 	CHECK(device == NOBODY);
 }
 
@@ -118,27 +118,24 @@ static void assert_topology(const unsigned *gpus, unsigned count)
 	nvmlDevice_t devices[8], first = device_of(gpus[0]);
 	unsigned seen = 0;
 
-	CHECK_NVML(nvmlSystemGetTopologyGpuSet(0, &seen, NULL), NVML_SUCCESS);
+	CHECK_OK(nvmlSystemGetTopologyGpuSet(0, &seen, NULL));
 	CHECK_EQUAL(seen, count);
-	CHECK_NVML(nvmlSystemGetTopologyGpuSet(0, &seen, devices), NVML_SUCCESS);
+	CHECK_OK(nvmlSystemGetTopologyGpuSet(0, &seen, devices));
 	CHECK_EQUAL(seen, count);
 	for (unsigned i = 0; i < count; i++)
 		CHECK(is_uuid_of(devices[i], gpus[i]));
 	seen = 0;
-	CHECK_NVML(nvmlDeviceGetTopologyNearestGpus(first, NVML_TOPOLOGY_SYSTEM, &seen, NULL),
-		   NVML_SUCCESS);
+	CHECK_OK(nvmlDeviceGetTopologyNearestGpus(first, NVML_TOPOLOGY_SYSTEM, &seen, NULL));
 	CHECK_EQUAL(seen, count - 1);
 	if (count < 2)
 		return;
 	memset(devices, 0, sizeof(devices));
 	seen = 1;
-	CHECK_NVML(nvmlDeviceGetTopologyNearestGpus(first, NVML_TOPOLOGY_SYSTEM, &seen, devices),
-		   NVML_SUCCESS);
+	CHECK_OK(nvmlDeviceGetTopologyNearestGpus(first, NVML_TOPOLOGY_SYSTEM, &seen, devices));
 	CHECK_EQUAL(seen, 1);
 	CHECK(is_uuid_of(devices[0], gpus[1]) && !devices[1]);
 	seen = 8;
-	CHECK_NVML(nvmlDeviceGetTopologyNearestGpus(first, NVML_TOPOLOGY_SINGLE, &seen, devices),
-		   NVML_SUCCESS);
+	CHECK_OK(nvmlDeviceGetTopologyNearestGpus(first, NVML_TOPOLOGY_SINGLE, &seen, devices));
 	CHECK_EQUAL(seen, 0);
 }
 
@@ -160,7 +157,7 @@ static const unsigned all[] = {0, 1, 2, 3}, odd[] = {1, 3};
 static void machine_of_four(void)
 {
 	env_set("VGPU_SIM_GPUS", "4x8G");
-	CHECK_NVML(nvmlInit_v2(), NVML_SUCCESS);
+	CHECK_OK(nvmlInit_v2());
 }
 
 static void policy_of_odd(void)
@@ -180,8 +177,8 @@ TEST(by_policy)
 
 	policy_of_odd();
 	assert_shown(odd, 2);
-	CHECK_NVML(nvmlDeviceGetHandleByIndex_v2(0, &device), NVML_SUCCESS);
-	CHECK_NVML(nvmlDeviceGetMemoryInfo(device, &memory), NVML_SUCCESS);
+	CHECK_OK(nvmlDeviceGetHandleByIndex_v2(0, &device));
+	CHECK_OK(nvmlDeviceGetMemoryInfo(device, &memory));
 	CHECK_EQUAL(memory.total, 2 * GIB);
 }
 
@@ -238,7 +235,7 @@ TEST(none_there)
 	for (unsigned gpu = 0; gpu < 4; gpu++)
 		assert_by_uuid(gpu, false);
 	count = 0;
-	CHECK_NVML(nvmlSystemGetTopologyGpuSet(0, &count, &device), NVML_SUCCESS);
+	CHECK_OK(nvmlSystemGetTopologyGpuSet(0, &count, &device));
 	CHECK_EQUAL(count, 0);
 }
 
@@ -250,29 +247,29 @@ TEST(rejected)
 
 	policy_add(gpu_uuid(1));
 	env_set("VGPU_SIM_GPUS", "4x8G");
-	CHECK_NVML(nvmlDeviceGetCount_v2(&number), NVML_ERROR_UNINITIALIZED);
-	CHECK_NVML(nvmlDeviceGetHandleByIndex_v2(0, &device), NVML_ERROR_UNINITIALIZED);
-	CHECK_NVML(nvmlDeviceGetHandleByUUID(gpu_uuid(1), &device), NVML_ERROR_UNINITIALIZED);
-	CHECK_NVML(nvmlInit_v2(), NVML_SUCCESS);
-	CHECK_NVML(nvmlDeviceGetCount(NULL), NVML_ERROR_INVALID_ARGUMENT);
-	CHECK_NVML(nvmlDeviceGetCount_v2(NULL), NVML_ERROR_INVALID_ARGUMENT);
-	CHECK_NVML(nvmlDeviceGetHandleByIndex_v2(0, NULL), NVML_ERROR_INVALID_ARGUMENT);
-	CHECK_NVML(nvmlDeviceGetHandleByUUID(NULL, &device), NVML_ERROR_INVALID_ARGUMENT);
-	CHECK_NVML(nvmlDeviceGetHandleByUUID(gpu_uuid(1), NULL), NVML_ERROR_INVALID_ARGUMENT);
-	CHECK_NVML(nvmlDeviceGetHandleByUUIDV(NULL, &device), NVML_ERROR_INVALID_ARGUMENT);
-	CHECK_NVML(nvmlDeviceGetHandleBySerial("nonsense", &device), NVML_ERROR_NOT_FOUND);
-	CHECK_NVML(nvmlDeviceGetHandleByPciBusId("ff:0.0", &device), NVML_ERROR_NOT_FOUND);
-	CHECK_NVML(nvmlDeviceGetIndex(NULL, &number), NVML_ERROR_INVALID_ARGUMENT);
-	CHECK_NVML(nvmlDeviceGetIndex(device_of(1), NULL), NVML_ERROR_INVALID_ARGUMENT);
-	CHECK_NVML(nvmlSystemGetTopologyGpuSet(0, NULL, &device), NVML_ERROR_INVALID_ARGUMENT);
+	CHECK_EQUAL(nvmlDeviceGetCount_v2(&number), NVML_ERROR_UNINITIALIZED);
+	CHECK_EQUAL(nvmlDeviceGetHandleByIndex_v2(0, &device), NVML_ERROR_UNINITIALIZED);
+	CHECK_EQUAL(nvmlDeviceGetHandleByUUID(gpu_uuid(1), &device), NVML_ERROR_UNINITIALIZED);
+	CHECK_OK(nvmlInit_v2());
+	CHECK_EQUAL(nvmlDeviceGetCount(NULL), NVML_ERROR_INVALID_ARGUMENT);
+	CHECK_EQUAL(nvmlDeviceGetCount_v2(NULL), NVML_ERROR_INVALID_ARGUMENT);
+	CHECK_EQUAL(nvmlDeviceGetHandleByIndex_v2(0, NULL), NVML_ERROR_INVALID_ARGUMENT);
+	CHECK_EQUAL(nvmlDeviceGetHandleByUUID(NULL, &device), NVML_ERROR_INVALID_ARGUMENT);
+	CHECK_EQUAL(nvmlDeviceGetHandleByUUID(gpu_uuid(1), NULL), NVML_ERROR_INVALID_ARGUMENT);
+	CHECK_EQUAL(nvmlDeviceGetHandleByUUIDV(NULL, &device), NVML_ERROR_INVALID_ARGUMENT);
+	CHECK_EQUAL(nvmlDeviceGetHandleBySerial("nonsense", &device), NVML_ERROR_NOT_FOUND);
+	CHECK_EQUAL(nvmlDeviceGetHandleByPciBusId("ff:0.0", &device), NVML_ERROR_NOT_FOUND);
+	CHECK_EQUAL(nvmlDeviceGetIndex(NULL, &number), NVML_ERROR_INVALID_ARGUMENT);
+	CHECK_EQUAL(nvmlDeviceGetIndex(device_of(1), NULL), NVML_ERROR_INVALID_ARGUMENT);
+	CHECK_EQUAL(nvmlSystemGetTopologyGpuSet(0, NULL, &device), NVML_ERROR_INVALID_ARGUMENT);
 	number = 2;
-	CHECK_NVML(
+	CHECK_EQUAL(
 		nvmlDeviceGetTopologyNearestGpus(device_of(1), NVML_TOPOLOGY_SYSTEM, &number, NULL),
 		NVML_ERROR_INVALID_ARGUMENT);
 	CHECK(device == NOBODY);
-	CHECK_NVML(nvmlShutdown(), NVML_SUCCESS);
-	CHECK_NVML(nvmlDeviceGetCount_v2(&number), NVML_ERROR_UNINITIALIZED);
-	CHECK_NVML(nvmlInit_v2(), NVML_SUCCESS);
+	CHECK_OK(nvmlShutdown());
+	CHECK_EQUAL(nvmlDeviceGetCount_v2(&number), NVML_ERROR_UNINITIALIZED);
+	CHECK_OK(nvmlInit_v2());
 	assert_shown(odd, 1);
 }
 
@@ -283,7 +280,7 @@ TEST(one_stumbles)
 
 	env_set("VGPU_SIM_FAULTS", "nvmlDeviceGetUUID@3=15");
 	policy_of_odd();
-	CHECK_NVML(nvmlDeviceGetCount_v2(&count), NVML_SUCCESS);
+	CHECK_OK(nvmlDeviceGetCount_v2(&count));
 	CHECK_EQUAL(count, 1);
 	assert_numbered(odd, 2);
 }
@@ -296,11 +293,11 @@ TEST(count_fails)
 
 	env_set("VGPU_SIM_FAULTS", "nvmlDeviceGetCount_v2=999");
 	policy_of_odd();
-	CHECK_NVML(nvmlDeviceGetCount_v2(&count), NVML_ERROR_UNKNOWN);
-	CHECK_NVML(nvmlDeviceGetHandleByIndex_v2(0, &device), NVML_ERROR_UNKNOWN);
+	CHECK_EQUAL(nvmlDeviceGetCount_v2(&count), NVML_ERROR_UNKNOWN);
+	CHECK_EQUAL(nvmlDeviceGetHandleByIndex_v2(0, &device), NVML_ERROR_UNKNOWN);
 	CHECK(device == NOBODY);
 	CHECK_EQUAL(count, UNTOUCHED);
-	CHECK_NVML(nvmlDeviceGetCount(&count), NVML_SUCCESS); /* which counts for itself */
+	CHECK_OK(nvmlDeviceGetCount(&count)); /* which counts for itself */
 	CHECK_EQUAL(count, 2);
 }
 
@@ -324,16 +321,16 @@ TEST(instance_in_policy)
 	assert_numbered(cut, 1);
 	assert_by_uuid(2, true);
 	assert_by_uuid(1, false);
-	CHECK_NVML(nvmlDeviceGetHandleByUUID(INSTANCE, &instance), NVML_SUCCESS);
-	CHECK_NVML(nvmlDeviceIsMigDeviceHandle(instance, &is), NVML_SUCCESS);
+	CHECK_OK(nvmlDeviceGetHandleByUUID(INSTANCE, &instance));
+	CHECK_OK(nvmlDeviceIsMigDeviceHandle(instance, &is));
 	CHECK_EQUAL(is, 1);
-	CHECK_NVML(nvmlDeviceGetIndex(instance, &index), NVML_SUCCESS);
+	CHECK_OK(nvmlDeviceGetIndex(instance, &index));
 	CHECK_EQUAL(index, 1); /* on its GPU */
-	CHECK_NVML(nvmlDeviceGetHandleByUUID(SIBLING, &device), NVML_ERROR_NOT_FOUND);
+	CHECK_EQUAL(nvmlDeviceGetHandleByUUID(SIBLING, &device), NVML_ERROR_NOT_FOUND);
 	CHECK(device == NOBODY);
-	CHECK_NVML(nvmlDeviceGetMigDeviceHandleByIndex(device_of(2), 1, &device), NVML_SUCCESS);
+	CHECK_OK(nvmlDeviceGetMigDeviceHandleByIndex(device_of(2), 1, &device));
 	CHECK(device == instance);
-	CHECK_NVML(nvmlDeviceGetDeviceHandleFromMigDeviceHandle(instance, &device), NVML_SUCCESS);
+	CHECK_OK(nvmlDeviceGetDeviceHandleFromMigDeviceHandle(instance, &device));
 	CHECK(device == device_of(2));
 }
 
@@ -346,8 +343,8 @@ TEST(gpu_with_instances_in_policy)
 	policy_add(gpu_uuid(2));
 	machine_of_four();
 	assert_numbered(cut, 1);
-	CHECK_NVML(nvmlDeviceGetHandleByUUID(INSTANCE, &device), NVML_SUCCESS);
-	CHECK_NVML(nvmlDeviceGetHandleByUUID(SIBLING, &device), NVML_SUCCESS);
+	CHECK_OK(nvmlDeviceGetHandleByUUID(INSTANCE, &device));
+	CHECK_OK(nvmlDeviceGetHandleByUUID(SIBLING, &device));
 }
 
 /* -- processes and threads -----------------------------------------------------------------------

@@ -15,16 +15,16 @@ TEST(samples)
 	nvmlProcessUtilizationSample_t seen[4];
 	unsigned count = 0;
 
-	CHECK_NVML(nvmlDeviceGetProcessUtilization(device, NULL, &count, 0),
-		   NVML_ERROR_INSUFFICIENT_SIZE);
+	CHECK_EQUAL(nvmlDeviceGetProcessUtilization(device, NULL, &count, 0),
+		    NVML_ERROR_INSUFFICIENT_SIZE);
 	CHECK_EQUAL(count, 2);
-	CHECK_NVML(nvmlDeviceGetProcessUtilization(device, NULL, &count, 0),
-		   NVML_ERROR_INSUFFICIENT_SIZE);
+	CHECK_EQUAL(nvmlDeviceGetProcessUtilization(device, NULL, &count, 0),
+		    NVML_ERROR_INSUFFICIENT_SIZE);
 	count = 1;
-	CHECK_NVML(nvmlDeviceGetProcessUtilization(device, seen, &count, 0),
-		   NVML_ERROR_INSUFFICIENT_SIZE);
+	CHECK_EQUAL(nvmlDeviceGetProcessUtilization(device, seen, &count, 0),
+		    NVML_ERROR_INSUFFICIENT_SIZE);
 	CHECK_EQUAL(count, 2);
-	CHECK_NVML(nvmlDeviceGetProcessUtilization(device, seen, &count, 0), NVML_SUCCESS);
+	CHECK_OK(nvmlDeviceGetProcessUtilization(device, seen, &count, 0));
 	CHECK_EQUAL(count, 2);
 	for (unsigned i = 0; i < 2; i++) {
 		CHECK(is_ours(seen[i].pid) && seen[i].pid != seen[!i].pid);
@@ -32,14 +32,14 @@ TEST(samples)
 		CHECK(seen[i].timeStamp > 0);
 	}
 	count = 4;
-	CHECK_NVML(nvmlDeviceGetProcessUtilization(device, seen, &count, ~0ull),
-		   NVML_ERROR_NOT_FOUND);
-	CHECK_NVML(nvmlDeviceGetProcessUtilization(device, seen, NULL, 0),
-		   NVML_ERROR_INVALID_ARGUMENT);
+	CHECK_EQUAL(nvmlDeviceGetProcessUtilization(device, seen, &count, ~0ull),
+		    NVML_ERROR_NOT_FOUND);
+	CHECK_EQUAL(nvmlDeviceGetProcessUtilization(device, seen, NULL, 0),
+		    NVML_ERROR_INVALID_ARGUMENT);
 	end(&members[0]);
 	end(&members[1]);
 	count = 4;
-	CHECK_NVML(nvmlDeviceGetProcessUtilization(device, seen, &count, 0), NVML_ERROR_NOT_FOUND);
+	CHECK_EQUAL(nvmlDeviceGetProcessUtilization(device, seen, &count, 0), NVML_ERROR_NOT_FOUND);
 	end(&stranger);
 }
 
@@ -49,11 +49,11 @@ TEST(samples_of_all)
 	nvmlProcessUtilizationInfo_v1_t seen[4];
 	nvmlProcessesUtilizationInfo_t info = {.version = NVML_PROCESSES_UTILIZATION_V1};
 
-	CHECK_NVML(nvmlDeviceGetProcessesUtilizationInfo(device, &info),
-		   NVML_ERROR_INSUFFICIENT_SIZE);
+	CHECK_EQUAL(nvmlDeviceGetProcessesUtilizationInfo(device, &info),
+		    NVML_ERROR_INSUFFICIENT_SIZE);
 	CHECK_EQUAL(info.processSamplesCount, 2);
 	info.procUtilArray = seen;
-	CHECK_NVML(nvmlDeviceGetProcessesUtilizationInfo(device, &info), NVML_SUCCESS);
+	CHECK_OK(nvmlDeviceGetProcessesUtilizationInfo(device, &info));
 	CHECK_EQUAL(info.processSamplesCount, 2);
 	CHECK(info.procUtilArray == seen);
 	for (unsigned i = 0; i < 2; i++) {
@@ -61,16 +61,16 @@ TEST(samples_of_all)
 		CHECK_EQUAL(seen[i].smUtil, 0); /* nothing was launched */
 	}
 	info.processSamplesCount = 1;
-	CHECK_NVML(nvmlDeviceGetProcessesUtilizationInfo(device, &info),
-		   NVML_ERROR_INSUFFICIENT_SIZE);
+	CHECK_EQUAL(nvmlDeviceGetProcessesUtilizationInfo(device, &info),
+		    NVML_ERROR_INSUFFICIENT_SIZE);
 	CHECK_EQUAL(info.processSamplesCount, 2);
 	info.lastSeenTimeStamp = ~0ull;
-	CHECK_NVML(nvmlDeviceGetProcessesUtilizationInfo(device, &info), NVML_ERROR_NOT_FOUND);
+	CHECK_EQUAL(nvmlDeviceGetProcessesUtilizationInfo(device, &info), NVML_ERROR_NOT_FOUND);
 	info.version++;
-	CHECK_NVML(nvmlDeviceGetProcessesUtilizationInfo(device, &info),
-		   NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
-	CHECK_NVML(nvmlDeviceGetProcessesUtilizationInfo(device, NULL),
-		   NVML_ERROR_INVALID_ARGUMENT);
+	CHECK_EQUAL(nvmlDeviceGetProcessesUtilizationInfo(device, &info),
+		    NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
+	CHECK_EQUAL(nvmlDeviceGetProcessesUtilizationInfo(device, NULL),
+		    NVML_ERROR_INVALID_ARGUMENT);
 	disperse();
 }
 
@@ -83,23 +83,23 @@ TEST(accounting)
 	unsigned count = 0, pids[4] = {0};
 	nvmlAccountingStats_t stats = {.startTime = UNTOUCHED};
 
-	CHECK_NVML(nvmlDeviceGetAccountingPids(device, &count, NULL), NVML_ERROR_INSUFFICIENT_SIZE);
+	CHECK_EQUAL(nvmlDeviceGetAccountingPids(device, &count, NULL),
+		    NVML_ERROR_INSUFFICIENT_SIZE);
 	CHECK_EQUAL(count, 2);
-	CHECK_NVML(nvmlDeviceGetAccountingPids(device, &count, pids), NVML_SUCCESS);
+	CHECK_OK(nvmlDeviceGetAccountingPids(device, &count, pids));
 	CHECK(count == 2 && is_ours(pids[0]) && is_ours(pids[1]) && pids[0] != pids[1]);
-	CHECK_NVML(nvmlDeviceGetAccountingPids(device, NULL, pids), NVML_ERROR_INVALID_ARGUMENT);
-	CHECK_NVML(nvmlDeviceGetAccountingStats(device, (unsigned)stranger.pid, &stats),
-		   NVML_ERROR_NOT_FOUND);
-	CHECK_NVML(nvmlDeviceGetAccountingStats(device, 0, &stats), NVML_ERROR_NOT_FOUND);
+	CHECK_EQUAL(nvmlDeviceGetAccountingPids(device, NULL, pids), NVML_ERROR_INVALID_ARGUMENT);
+	CHECK_EQUAL(nvmlDeviceGetAccountingStats(device, (unsigned)stranger.pid, &stats),
+		    NVML_ERROR_NOT_FOUND);
+	CHECK_EQUAL(nvmlDeviceGetAccountingStats(device, 0, &stats), NVML_ERROR_NOT_FOUND);
 	CHECK_EQUAL(stats.startTime, UNTOUCHED);
 	for (unsigned i = 0; i < 2; i++) {
-		CHECK_NVML(nvmlDeviceGetAccountingStats(device, (unsigned)members[i].pid, &stats),
-			   NVML_SUCCESS);
+		CHECK_OK(nvmlDeviceGetAccountingStats(device, (unsigned)members[i].pid, &stats));
 		CHECK_EQUAL(stats.maxMemoryUsage, CONTEXT + sizes_mib[i] * MIB);
 		CHECK_EQUAL(stats.isRunning, 1);
 	}
-	CHECK_NVML(nvmlDeviceGetAccountingStats(device, pids[0], NULL),
-		   NVML_ERROR_INVALID_ARGUMENT);
+	CHECK_EQUAL(nvmlDeviceGetAccountingStats(device, pids[0], NULL),
+		    NVML_ERROR_INVALID_ARGUMENT);
 	disperse();
 }
 
@@ -108,17 +108,16 @@ TEST(names)
 	char name[256] = "";
 
 	crowd_in_slice();
-	CHECK_NVML(nvmlSystemGetProcessName((unsigned)stranger.pid, name, sizeof(name)),
-		   NVML_ERROR_NOT_FOUND);
-	CHECK_NVML(nvmlSystemGetProcessName(1, name, sizeof(name)), NVML_ERROR_NOT_FOUND);
+	CHECK_EQUAL(nvmlSystemGetProcessName((unsigned)stranger.pid, name, sizeof(name)),
+		    NVML_ERROR_NOT_FOUND);
+	CHECK_EQUAL(nvmlSystemGetProcessName(1, name, sizeof(name)), NVML_ERROR_NOT_FOUND);
 	CHECK(!name[0]);
-	CHECK_NVML(nvmlSystemGetProcessName((unsigned)members[0].pid, name, sizeof(name)),
-		   NVML_SUCCESS);
+	CHECK_OK(nvmlSystemGetProcessName((unsigned)members[0].pid, name, sizeof(name)));
 	CHECK(strstr(name, "nvml_figures"));
-	CHECK_NVML(nvmlSystemGetProcessName((unsigned)members[0].pid, name, 0),
-		   NVML_ERROR_INVALID_ARGUMENT);
-	CHECK_NVML(nvmlSystemGetProcessName((unsigned)members[0].pid, NULL, 9),
-		   NVML_ERROR_INVALID_ARGUMENT);
+	CHECK_EQUAL(nvmlSystemGetProcessName((unsigned)members[0].pid, name, 0),
+		    NVML_ERROR_INVALID_ARGUMENT);
+	CHECK_EQUAL(nvmlSystemGetProcessName((unsigned)members[0].pid, NULL, 9),
+		    NVML_ERROR_INVALID_ARGUMENT);
 	disperse();
 }
 
@@ -135,16 +134,14 @@ TEST(no_slice_to_ask)
 	nvmlAccountingStats_t stats;
 	char name[256];
 
-	CHECK_NVML(nvmlDeviceGetAccountingPids(device, &count, pids), NVML_SUCCESS);
+	CHECK_OK(nvmlDeviceGetAccountingPids(device, &count, pids));
 	CHECK_EQUAL(count, 3);
 	count = 4;
-	CHECK_NVML(nvmlDeviceGetProcessUtilization(device, seen, &count, 0), NVML_SUCCESS);
+	CHECK_OK(nvmlDeviceGetProcessUtilization(device, seen, &count, 0));
 	CHECK_EQUAL(count, 3);
-	CHECK_NVML(nvmlDeviceGetProcessesUtilizationInfo(device, &info), NVML_SUCCESS);
+	CHECK_OK(nvmlDeviceGetProcessesUtilizationInfo(device, &info));
 	CHECK_EQUAL(info.processSamplesCount, 3);
-	CHECK_NVML(nvmlDeviceGetAccountingStats(device, (unsigned)stranger.pid, &stats),
-		   NVML_SUCCESS);
-	CHECK_NVML(nvmlSystemGetProcessName((unsigned)stranger.pid, name, sizeof(name)),
-		   NVML_SUCCESS);
+	CHECK_OK(nvmlDeviceGetAccountingStats(device, (unsigned)stranger.pid, &stats));
+	CHECK_OK(nvmlSystemGetProcessName((unsigned)stranger.pid, name, sizeof(name)));
 	disperse();
 }

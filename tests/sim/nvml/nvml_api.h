@@ -12,9 +12,6 @@
 #define NVML_SIM(name, parameters)             nvmlReturn_t name parameters;
 #include "nvml.def"
 
-/* The call's result is what it should be. */
-#define CHECK_NVML(call, expected) CHECK_EQUAL(call, expected)
-
 /* Adds a GPU or MIG instance to the scene's policy, with 2 GiB. */
 static inline void policy_add(const char *uuid)
 {
@@ -27,6 +24,6 @@ static inline nvmlDevice_t device_of(unsigned gpu)
 {
 	nvmlDevice_t device = NULL;
 
-	CHECK_NVML(nvmlDeviceGetHandleByUUID(gpu_uuid(gpu), &device), NVML_SUCCESS);
+	CHECK_OK(nvmlDeviceGetHandleByUUID(gpu_uuid(gpu), &device));
 	return device;
 }

@@ -116,21 +116,21 @@ static void assert_list(enum kind kind, unsigned version, nvmlDevice_t device,
 	struct process seen[16];
 	unsigned count = 0;
 
-	CHECK_NVML(ask(kind, version, device, &count, NULL),
-		   expected_count ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS);
+	CHECK_EQUAL(ask(kind, version, device, &count, NULL),
+		    expected_count ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS);
 	CHECK_EQUAL(count, expected_count);
 	if (expected_count) {
 		count = expected_count - 1;
-		CHECK_NVML(ask(kind, version, device, &count, seen), NVML_ERROR_INSUFFICIENT_SIZE);
+		CHECK_EQUAL(ask(kind, version, device, &count, seen), NVML_ERROR_INSUFFICIENT_SIZE);
 		CHECK_EQUAL(count, expected_count);
 		CHECK_EQUAL(seen[0].pid, 0xeeeeeeee);
-		CHECK_NVML(ask(kind, version, device, &count, NULL), NVML_ERROR_INVALID_ARGUMENT);
+		CHECK_EQUAL(ask(kind, version, device, &count, NULL), NVML_ERROR_INVALID_ARGUMENT);
 	}
 	count = expected_count;
-	CHECK_NVML(ask(kind, version, device, &count, seen), NVML_SUCCESS);
+	CHECK_OK(ask(kind, version, device, &count, seen));
 	CHECK_EQUAL(count, expected_count);
 	count = 16;
-	CHECK_NVML(ask(kind, version, device, &count, seen), NVML_SUCCESS);
+	CHECK_OK(ask(kind, version, device, &count, seen));
 	CHECK_EQUAL(count, expected_count);
 	CHECK_EQUAL(seen[count].pid, 0xeeeeeeee);
 	for (unsigned i = 0; i < expected_count; i++) {
@@ -188,8 +188,8 @@ TEST(stranger_alone)
 
 	stranger = start(strange_holder, 0, stranger_mib);
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", "3g");
-	CHECK_NVML(nvmlInit_v2(), NVML_SUCCESS);
-	CHECK_NVML(nvmlDeviceGetHandleByIndex_v2(0, &device), NVML_SUCCESS);
+	CHECK_OK(nvmlInit_v2());
+	CHECK_OK(nvmlDeviceGetHandleByIndex_v2(0, &device));
 	assert_lists(COMPUTE, device, NULL, 0);
 	end(&stranger);
 }
@@ -202,7 +202,7 @@ TEST(gpu_by_gpu)
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", "3g");
 	for (unsigned i = 0; i < 2; i++)
 		members[i] = start(holder, i, sizes_mib[i]);
-	CHECK_NVML(nvmlInit_v2(), NVML_SUCCESS);
+	CHECK_OK(nvmlInit_v2());
 	list_ours(ours);
 	assert_lists(COMPUTE, device_of(0), &ours[0], 1);
 	assert_lists(COMPUTE, device_of(1), &ours[1], 1);
@@ -226,7 +226,7 @@ TEST(myself)
 	stranger = start(strange_holder, 0, stranger_mib);
 	cuda_start(0);
 	take(50 * MIB);
-	CHECK_NVML(nvmlInit_v2(), NVML_SUCCESS);
+	CHECK_OK(nvmlInit_v2());
 	own = (struct process){(unsigned)getpid(), CONTEXT + 50 * MIB};
 	assert_lists(COMPUTE, device_of(0), &own, 1);
 	end(&stranger);
@@ -252,22 +252,22 @@ TEST(rejected)
 	unsigned count = 16;
 
 	for (unsigned version = 0; version < 3; version++)
-		CHECK_NVML(ask(COMPUTE, version, NULL, &count, NULL), NVML_ERROR_INVALID_ARGUMENT);
-	CHECK_NVML(nvmlDeviceGetComputeRunningProcesses(device, NULL, NULL),
-		   NVML_ERROR_INVALID_ARGUMENT);
-	CHECK_NVML(nvmlDeviceGetComputeRunningProcesses_v3(device, NULL, NULL),
-		   NVML_ERROR_INVALID_ARGUMENT);
-	CHECK_NVML(nvmlDeviceGetRunningProcessDetailList(device, &list),
-		   NVML_ERROR_INVALID_ARGUMENT);
-	CHECK_NVML(nvmlDeviceGetRunningProcessDetailList(device, NULL),
-		   NVML_ERROR_INVALID_ARGUMENT);
+		CHECK_EQUAL(ask(COMPUTE, version, NULL, &count, NULL), NVML_ERROR_INVALID_ARGUMENT);
+	CHECK_EQUAL(nvmlDeviceGetComputeRunningProcesses(device, NULL, NULL),
+		    NVML_ERROR_INVALID_ARGUMENT);
+	CHECK_EQUAL(nvmlDeviceGetComputeRunningProcesses_v3(device, NULL, NULL),
+		    NVML_ERROR_INVALID_ARGUMENT);
+	CHECK_EQUAL(nvmlDeviceGetRunningProcessDetailList(device, &list),
+		    NVML_ERROR_INVALID_ARGUMENT);
+	CHECK_EQUAL(nvmlDeviceGetRunningProcessDetailList(device, NULL),
+		    NVML_ERROR_INVALID_ARGUMENT);
 	list = (nvmlProcessDetailList_t){.version = NVML_PROCESS_DETAIL_LIST_V1 + (1 << 24)};
-	CHECK_NVML(nvmlDeviceGetRunningProcessDetailList(device, &list),
-		   NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
+	CHECK_EQUAL(nvmlDeviceGetRunningProcessDetailList(device, &list),
+		    NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
 	CHECK_EQUAL(count, 16);
-	CHECK_NVML(nvmlShutdown(), NVML_SUCCESS);
+	CHECK_OK(nvmlShutdown());
 	for (unsigned version = 0; version < VERSIONS; version++)
-		CHECK_NVML(ask(COMPUTE, version, device, &count, NULL), NVML_ERROR_UNINITIALIZED);
+		CHECK_EQUAL(ask(COMPUTE, version, device, &count, NULL), NVML_ERROR_UNINITIALIZED);
 	disperse();
 }
 
@@ -329,12 +329,11 @@ TEST(host_pids)
 	file->hami.slots[slots[1]].pid = (int)ours[1].pid;
 	env_set("VGPU_SIM_NVML_PIDS", "foreign");
 	assert_lists(COMPUTE, device, ours, 2);
-	CHECK_NVML(nvmlDeviceGetAccountingPids(device, &count, pids), NVML_SUCCESS);
+	CHECK_OK(nvmlDeviceGetAccountingPids(device, &count, pids));
 	CHECK_EQUAL(count, 2);
-	CHECK_NVML(nvmlDeviceGetAccountingStats(device, ours[0].pid, &stats), NVML_SUCCESS);
+	CHECK_OK(nvmlDeviceGetAccountingStats(device, ours[0].pid, &stats));
 	CHECK_EQUAL(stats.maxMemoryUsage, ours[0].memory);
-	CHECK_NVML(nvmlDeviceGetAccountingStats(device, ours[0].pid + FOREIGN, &stats),
-		   NVML_SUCCESS);
+	CHECK_OK(nvmlDeviceGetAccountingStats(device, ours[0].pid + FOREIGN, &stats));
 	disperse();
 }
 
@@ -350,7 +349,7 @@ TEST(no_figures)
 		ours[i] = (struct process){(unsigned)members[i].pid,
 					   ledger_of(members[i].pid, 0).total};
 	assert_lists(COMPUTE, device, ours, 2);
-	CHECK_NVML(nvmlDeviceGetAccountingPids(device, &count, pids), NVML_SUCCESS);
+	CHECK_OK(nvmlDeviceGetAccountingPids(device, &count, pids));
 	CHECK_EQUAL(count, 2);
 	disperse();
 }
@@ -400,7 +399,7 @@ static void *watch(void *device)
 	while (!__atomic_load_n(&stop, __ATOMIC_RELAXED)) {
 		unsigned count = 16;
 
-		CHECK_NVML(ask(COMPUTE, 2, device, &count, seen), NVML_SUCCESS);
+		CHECK_OK(ask(COMPUTE, 2, device, &count, seen));
 		CHECK(count >= 1 && count <= 3);
 		CHECK(find(seen, count, (unsigned)members[0].pid));
 		CHECK(!find(seen, count, (unsigned)stranger.pid));

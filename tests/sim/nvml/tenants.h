@@ -51,8 +51,8 @@ static inline nvmlDevice_t crowd(void)
 	stranger = start(strange_holder, 0, stranger_mib);
 	for (unsigned i = 0; i < 2; i++)
 		members[i] = start(holder, 0, sizes_mib[i]);
-	CHECK_NVML(nvmlInit_v2(), NVML_SUCCESS);
-	CHECK_NVML(nvmlDeviceGetHandleByIndex_v2(0, &device), NVML_SUCCESS);
+	CHECK_OK(nvmlInit_v2());
+	CHECK_OK(nvmlDeviceGetHandleByIndex_v2(0, &device));
 	return device;
 }
 

@@ -13,13 +13,13 @@ static CUgraph capture_all(CUstreamCaptureMode mode)
 {
 	CUgraph captured = NULL;
 
-	CHECK_CUDA(cuStreamBeginCapture_v2(stream, mode), CUDA_SUCCESS);
+	CHECK_OK(cuStreamBeginCapture_v2(stream, mode));
 	for (size_t i = 0; i < LAUNCHERS; i++)
 		if (!launchers[i].to_default)
-			CHECK_CUDA(launchers[i].call(launchers[i].linked, stream), CUDA_SUCCESS);
+			CHECK_OK(launchers[i].call(launchers[i].linked, stream));
 	for (unsigned i = 0; i < 1000; i++)
 		busy(spin, 100, stream);
-	CHECK_CUDA(cuStreamEndCapture(stream, &captured), CUDA_SUCCESS);
+	CHECK_OK(cuStreamEndCapture(stream, &captured));
 	return captured;
 }
 
@@ -33,14 +33,13 @@ TEST(in_debt)
 
 		if (i == 0)
 			pace_start("50");
-		CHECK_CUDA(launch(), CUDA_SUCCESS);
+		CHECK_OK(launch());
 		synchronise(stream);
-		CHECK_CUDA(launch(), CUDA_SUCCESS); /* settles what was measured */
+		CHECK_OK(launch()); /* settles what was measured */
 		into_debt(0);
 		before = *bucket_of(0);
 		began = now_ms();
-		CHECK_CUDA(cuGraphInstantiateWithFlags(&graph, capture_all(modes[i]), 0),
-			   CUDA_SUCCESS);
+		CHECK_OK(cuGraphInstantiateWithFlags(&graph, capture_all(modes[i]), 0));
 		CHECK_AT_MOST(now_ms() - began, 50000);
 		CHECK_EQUAL(PEEK(bucket_of(0)->charged), before.charged);
 		CHECK_EQUAL(PEEK(bucket_of(0)->corrected), before.corrected);
@@ -79,18 +78,18 @@ static void *capture_on(void *arg)
 	CUstreamCaptureMode mode = *(const CUstreamCaptureMode *)arg;
 	CUstream own;
 
-	CHECK_CUDA(cuCtxSetCurrent(context), CUDA_SUCCESS);
-	CHECK_CUDA(cuStreamCreate(&own, NON_BLOCKING), CUDA_SUCCESS);
+	CHECK_OK(cuCtxSetCurrent(context));
+	CHECK_OK(cuStreamCreate(&own, NON_BLOCKING));
 	while (!PEEK(enough)) {
 		CUgraph captured = NULL;
 
-		CHECK_CUDA(cuStreamBeginCapture_v2(own, mode), CUDA_SUCCESS);
+		CHECK_OK(cuStreamBeginCapture_v2(own, mode));
 		for (unsigned i = 0; i < 10; i++) {
 			busy(spin, 1000, own);
 			usleep(300);
 		}
-		CHECK_CUDA(cuStreamEndCapture(own, &captured), CUDA_SUCCESS);
-		CHECK_CUDA(cuGraphDestroy(captured), CUDA_SUCCESS);
+		CHECK_OK(cuStreamEndCapture(own, &captured));
+		CHECK_OK(cuGraphDestroy(captured));
 		__atomic_fetch_add(&captures_made, 1, __ATOMIC_SEQ_CST);
 	}
 	return NULL;
@@ -158,9 +157,9 @@ TEST(failed)
 	faults[length - 1] = '\0';
 	setenv("VGPU_SIM_FAULTS", faults, 1);
 	pace_start("50");
-	CHECK_CUDA(cuGraphCreate(&to_graph, 0), CUDA_SUCCESS);
-	CHECK_CUDA(begin_to_graph(stream), CUDA_ERROR_NOT_SUPPORTED); /* by the simulated driver */
-	CHECK_CUDA(begin_to_graph_ptsz(stream), CUDA_ERROR_NOT_SUPPORTED);
+	CHECK_OK(cuGraphCreate(&to_graph, 0));
+	CHECK_EQUAL(begin_to_graph(stream), CUDA_ERROR_NOT_SUPPORTED); /* by the simulated driver */
+	CHECK_EQUAL(begin_to_graph_ptsz(stream), CUDA_ERROR_NOT_SUPPORTED);
 	CHECK(cuStreamBeginCapture(NULL) != CUDA_SUCCESS);
 	before = *bucket_of(0);
 	for (unsigned n = 0; n < 40; n++)
@@ -176,12 +175,12 @@ TEST(every_way)
 	CUstream other;
 
 	pace_start("50");
-	CHECK_CUDA(cuStreamCreate(&other, NON_BLOCKING), CUDA_SUCCESS);
+	CHECK_OK(cuStreamCreate(&other, NON_BLOCKING));
 	for (unsigned i = 0; i < 8; i++) {
 		struct vgpu_region_bucket before;
 		CUgraph captured = NULL;
 
-		CHECK_CUDA(begins[i % 4](stream), CUDA_SUCCESS);
+		CHECK_OK(begins[i % 4](stream));
 		CHECK(begins[i % 4](stream) != CUDA_SUCCESS);
 		CHECK(cuStreamEndCapture(other, &captured) != CUDA_SUCCESS);
 		before = *bucket_of(0);
@@ -191,10 +190,9 @@ TEST(every_way)
 		for (unsigned n = 0; n < 100; n++) /* which is measured without spoiling it */
 			busy(spin, 20000, other);
 		CHECK(PEEK(bucket_of(0)->charged) > before.charged);
-		CHECK_CUDA(i % 2 ? cuStreamEndCapture(stream, &captured)
-				 : cuStreamEndCapture_ptsz(stream, &captured),
-			   CUDA_SUCCESS);
-		CHECK_CUDA(cuGraphDestroy(captured), CUDA_SUCCESS);
+		CHECK_OK(i % 2 ? cuStreamEndCapture(stream, &captured)
+			       : cuStreamEndCapture_ptsz(stream, &captured));
+		CHECK_OK(cuGraphDestroy(captured));
 		for (unsigned n = 0; n < 100; n++)
 			busy(spin, 20000, n % 2 ? stream : other);
 	}

@@ -20,10 +20,10 @@ TEST(streams)
 	for (unsigned i = 0; i < ROUNDS; i++) {
 		CUstream brief;
 
-		CHECK_CUDA(cuStreamCreate(&brief, i % 2 ? NON_BLOCKING : 0), CUDA_SUCCESS);
+		CHECK_OK(cuStreamCreate(&brief, i % 2 ? NON_BLOCKING : 0));
 		for (unsigned n = 0; n < i % 5; n++)
 			busy(spin, 100000 * (1 + i % 3), brief);
-		CHECK_CUDA(cuStreamDestroy_v2(brief), CUDA_SUCCESS);
+		CHECK_OK(cuStreamDestroy_v2(brief));
 	}
 	goes_on("after streams");
 }
@@ -39,14 +39,14 @@ TEST(events)
 		CUevent *event = &kept[i % 32];
 
 		if (i >= 32)
-			CHECK_CUDA(cuEventDestroy_v2(*event), CUDA_SUCCESS);
-		CHECK_CUDA(cuEventCreate(event, 0), CUDA_SUCCESS);
-		CHECK_CUDA(cuEventRecord(*event, stream), CUDA_SUCCESS);
+			CHECK_OK(cuEventDestroy_v2(*event));
+		CHECK_OK(cuEventCreate(event, 0));
+		CHECK_OK(cuEventRecord(*event, stream));
 		busy(spin, 300000, stream);
 	}
 	synchronise(stream);
 	for (unsigned i = 0; i < 31; i++) /* they are as they were recorded */
-		CHECK_CUDA(cuEventElapsedTime(&ms, kept[i], kept[31]), CUDA_SUCCESS);
+		CHECK_OK(cuEventElapsedTime(&ms, kept[i], kept[31]));
 	goes_on("after events");
 }
 
@@ -59,20 +59,20 @@ TEST(contexts)
 		CUstream its = NULL;
 		CUfunction other;
 
-		CHECK_CUDA(cuCtxCreate_v2(&brief, 0, 0), CUDA_SUCCESS);
+		CHECK_OK(cuCtxCreate_v2(&brief, 0, 0));
 		other = spin_load();
 		if (i % 2)
-			CHECK_CUDA(cuStreamCreate(&its, NON_BLOCKING), CUDA_SUCCESS);
+			CHECK_OK(cuStreamCreate(&its, NON_BLOCKING));
 		for (unsigned n = 0; n < 1 + i % 4; n++)
 			busy(other, (1 + i % 3) * 300000, its);
-		CHECK_CUDA(cuCtxDestroy_v2(brief), CUDA_SUCCESS);
-		CHECK_CUDA(cuCtxSetCurrent(context), CUDA_SUCCESS);
+		CHECK_OK(cuCtxDestroy_v2(brief));
+		CHECK_OK(cuCtxSetCurrent(context));
 		busy(spin, MS, stream);
 	}
 	goes_on("after contexts");
-	CHECK_CUDA(cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
+	CHECK_OK(cuDevicePrimaryCtxReset_v2(0));
 	context = cuda_start(0);
-	CHECK_CUDA(cuStreamCreate(&stream, NON_BLOCKING), CUDA_SUCCESS);
+	CHECK_OK(cuStreamCreate(&stream, NON_BLOCKING));
 	spin = spin_load();
 	goes_on("after a reset");
 }
@@ -85,10 +85,10 @@ static CUgreenCtx green_make(void)
 	CUgreenCtx green;
 	unsigned groups = 1;
 
-	CHECK_CUDA(cuDeviceGetDevResource(0, &all, CU_DEV_RESOURCE_TYPE_SM), CUDA_SUCCESS);
-	CHECK_CUDA(cuDevSmResourceSplitByCount(&part, &groups, &all, NULL, 0, 16), CUDA_SUCCESS);
-	CHECK_CUDA(cuDevResourceGenerateDesc(&desc, &part, 1), CUDA_SUCCESS);
-	CHECK_CUDA(cuGreenCtxCreate(&green, desc, 0, 1), CUDA_SUCCESS);
+	CHECK_OK(cuDeviceGetDevResource(0, &all, CU_DEV_RESOURCE_TYPE_SM));
+	CHECK_OK(cuDevSmResourceSplitByCount(&part, &groups, &all, NULL, 0, 16));
+	CHECK_OK(cuDevResourceGenerateDesc(&desc, &part, 1));
+	CHECK_OK(cuGreenCtxCreate(&green, desc, 0, 1));
 	return green;
 }
 
@@ -101,13 +101,13 @@ TEST(green_contexts)
 		CUcontext its;
 		CUstream in;
 
-		CHECK_CUDA(cuCtxFromGreenCtx(&its, green), CUDA_SUCCESS);
-		CHECK_CUDA(cuGreenCtxStreamCreate(&in, green, NON_BLOCKING, 0), CUDA_SUCCESS);
-		CHECK_CUDA(cuCtxPushCurrent_v2(its), CUDA_SUCCESS);
+		CHECK_OK(cuCtxFromGreenCtx(&its, green));
+		CHECK_OK(cuGreenCtxStreamCreate(&in, green, NON_BLOCKING, 0));
+		CHECK_OK(cuCtxPushCurrent_v2(its));
 		for (unsigned n = 0; n < 1 + i % 4; n++)
 			busy(spin, (1 + i % 3) * 300000, i % 2 ? in : NULL);
-		CHECK_CUDA(cuCtxPopCurrent_v2(&its), CUDA_SUCCESS);
-		CHECK_CUDA(cuGreenCtxDestroy(green), CUDA_SUCCESS);
+		CHECK_OK(cuCtxPopCurrent_v2(&its));
+		CHECK_OK(cuGreenCtxDestroy(green));
 		busy(spin, MS, stream);
 	}
 	goes_on("after green contexts");
@@ -123,11 +123,11 @@ TEST(modules)
 		CUmodule module;
 		CUfunction brief;
 
-		CHECK_CUDA(cuModuleLoadData(&module, ptx), CUDA_SUCCESS);
-		CHECK_CUDA(cuModuleGetFunction(&brief, module, "spin_ns"), CUDA_SUCCESS);
+		CHECK_OK(cuModuleLoadData(&module, ptx));
+		CHECK_OK(cuModuleGetFunction(&brief, module, "spin_ns"));
 		busy(brief, i % 2 ? 10000 : 2 * MS, stream);
 		busy(brief, i % 2 ? 10000 : 2 * MS, stream);
-		CHECK_CUDA(cuModuleUnload(module), CUDA_SUCCESS);
+		CHECK_OK(cuModuleUnload(module));
 	}
 	goes_on("after modules");
 }
@@ -147,8 +147,8 @@ struct places {
 
 static void place_make(struct place *place)
 {
-	CHECK_CUDA(cuCtxCreate_v2(&place->context, 0, 0), CUDA_SUCCESS);
-	CHECK_CUDA(cuStreamCreate(&place->stream, NON_BLOCKING), CUDA_SUCCESS);
+	CHECK_OK(cuCtxCreate_v2(&place->context, 0, 0));
+	CHECK_OK(cuStreamCreate(&place->stream, NON_BLOCKING));
 	place->spin = spin_load();
 }
 
@@ -157,7 +157,7 @@ static uint64_t step_in_places(void *arg)
 	struct places *places = arg;
 	struct place *place = &places->places[places->turn++ % 2];
 
-	CHECK_CUDA(cuCtxSetCurrent(place->context), CUDA_SUCCESS);
+	CHECK_OK(cuCtxSetCurrent(place->context));
 	busy(place->spin, MS, place->stream);
 	return MS;
 }
@@ -191,10 +191,10 @@ static void *launch_there(void *arg)
 	struct places places = {.turn = 0};
 	CUcontext there;
 
-	CHECK_CUDA(cuDevicePrimaryCtxRetain(&there, device->number), CUDA_SUCCESS);
-	CHECK_CUDA(cuCtxSetCurrent(there), CUDA_SUCCESS);
+	CHECK_OK(cuDevicePrimaryCtxRetain(&there, device->number));
+	CHECK_OK(cuCtxSetCurrent(there));
 	places.places[0].context = places.places[1].context = there;
-	CHECK_CUDA(cuStreamCreate(&places.places[0].stream, NON_BLOCKING), CUDA_SUCCESS);
+	CHECK_OK(cuStreamCreate(&places.places[0].stream, NON_BLOCKING));
 	places.places[1].stream = places.places[0].stream;
 	places.places[0].spin = places.places[1].spin = spin_load();
 	check_share(device->number ? "the second" : "the first", step_in_places, &places,
@@ -212,7 +212,7 @@ TEST(two_devices)
 	env_set("CUDA_DEVICE_SM_LIMIT", "40");
 	env_set("CUDA_DEVICE_SM_LIMIT_0", "20");
 	env_set("CUDA_DEVICE_SM_LIMIT_1", "70");
-	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
+	CHECK_OK(cuInit(0));
 	for (unsigned i = 0; i < 3; i++)
 		CHECK(pthread_create(&threads[i], NULL, launch_there, &devices[i]) == 0);
 	for (unsigned i = 0; i < 3; i++)
@@ -239,7 +239,7 @@ static bool is_charged_evenly(const struct pair *pair)
 		before[d] = PEEK(bucket_of(d)->charged);
 	for (unsigned n = 0; n < TURNS; n++) {
 		for (unsigned d = 0; d < 2; d++) {
-			CHECK_CUDA(cuCtxSetCurrent(pair->context[d]), CUDA_SUCCESS);
+			CHECK_OK(cuCtxSetCurrent(pair->context[d]));
 			for (unsigned i = 0; i < IN_TURN; i++)
 				busy(pair->spin[d], 5000, NULL);
 		}
@@ -262,8 +262,8 @@ TEST(devices_in_turns)
 	env_set("VGPU_SIM_GPUS", "2x80G");
 	pace_start("90");
 	pair = (struct pair){{context}, {spin}};
-	CHECK_CUDA(cuDevicePrimaryCtxRetain(&pair.context[1], 1), CUDA_SUCCESS);
-	CHECK_CUDA(cuCtxSetCurrent(pair.context[1]), CUDA_SUCCESS);
+	CHECK_OK(cuDevicePrimaryCtxRetain(&pair.context[1], 1));
+	CHECK_OK(cuCtxSetCurrent(pair.context[1]));
 	pair.spin[1] = spin_load();
 	while (!is_charged_evenly(&pair))
 		CHECK(++rounds < ROUNDS_MOST);

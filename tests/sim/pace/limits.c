@@ -93,13 +93,13 @@ static void run_for(uint64_t ns)
 	CUevent over[2];
 
 	for (unsigned i = 0; i < 2; i++)
-		CHECK_CUDA(cuEventCreate(&over[i], 0), CUDA_SUCCESS);
+		CHECK_OK(cuEventCreate(&over[i], 0));
 	for (uint64_t turn = 0, end = now_ns() + ns; now_ns() < end; turn++) {
 		for (unsigned i = 0; i < 5; i++)
 			busy(spin, MS, stream);
-		CHECK_CUDA(cuEventRecord(over[turn % 2], stream), CUDA_SUCCESS);
+		CHECK_OK(cuEventRecord(over[turn % 2], stream));
 		if (turn > 0)
-			CHECK_CUDA(cuEventSynchronize(over[1 - turn % 2]), CUDA_SUCCESS);
+			CHECK_OK(cuEventSynchronize(over[1 - turn % 2]));
 	}
 }
 

@@ -118,7 +118,7 @@ static void tenant(int wire)
 	for (;;) {
 		switch (hear(wire)) {
 		case ORDER_LAUNCH:
-			CHECK_CUDA(launch(), CUDA_SUCCESS);
+			CHECK_OK(launch());
 			tell(wire, 1);
 			break;
 		case ORDER_WORK:

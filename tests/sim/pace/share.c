@@ -89,16 +89,16 @@ TEST(rests)
 		sm = shown_now();
 	}
 	CHECK_AT_MOST(40 - 10, sm);
-	CHECK_CUDA(cuStreamSynchronize(stream), CUDA_SUCCESS);
+	CHECK_OK(cuStreamSynchronize(stream));
 	CHECK_EQUAL(shown_now(), 0);
 	step_alone(&ns);
 	CHECK(shown_now() > 0);
-	CHECK_CUDA(cuCtxSynchronize(), CUDA_SUCCESS);
+	CHECK_OK(cuCtxSynchronize());
 	CHECK_EQUAL(shown_now(), 0);
 	for (unsigned i = 0; i < 10; i++) {
 		share_of(step_alone, &ns, 20);
 		CHECK(shown_now() > 0);
-		CHECK_CUDA(cuStreamSynchronize(stream), CUDA_SUCCESS);
+		CHECK_OK(cuStreamSynchronize(stream));
 		CHECK_EQUAL(shown_now(), 0);
 		sleep_ms(80);
 	}

@@ -29,7 +29,7 @@ static void several(const struct number *of)
 
 	pace_start("50");
 	for (unsigned i = 0; i < of->count; i++)
-		CHECK_CUDA(cuStreamCreate(&turns.streams[i], NON_BLOCKING), CUDA_SUCCESS);
+		CHECK_OK(cuStreamCreate(&turns.streams[i], NON_BLOCKING));
 	check_share("streams in turns", step_in_turns, &turns, 50);
 }
 
@@ -48,10 +48,9 @@ static void *launch_on(void *arg)
 	uint64_t ns = 300000;
 	void *parameters[] = {&ns};
 
-	CHECK_CUDA(cuCtxSetCurrent(context), CUDA_SUCCESS);
+	CHECK_OK(cuCtxSetCurrent(context));
 	while (!PEEK(enough)) {
-		CHECK_CUDA(cuLaunchKernel_ptsz(spin, 1, 1, 1, 1, 1, 1, 0, NULL, parameters, NULL),
-			   CUDA_SUCCESS);
+		CHECK_OK(cuLaunchKernel_ptsz(spin, 1, 1, 1, 1, 1, 1, 0, NULL, parameters, NULL));
 		__atomic_fetch_add(&given, ns, __ATOMIC_SEQ_CST);
 		POKE(delayed[self], delayed_ns());
 	}
@@ -109,10 +108,10 @@ static CUgraph graph_of(uint64_t ns)
 {
 	CUgraph captured;
 
-	CHECK_CUDA(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+	CHECK_OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
 	for (unsigned i = 0; i < NODES; i++)
 		busy(spin, ns / NODES, stream);
-	CHECK_CUDA(cuStreamEndCapture(stream, &captured), CUDA_SUCCESS);
+	CHECK_OK(cuStreamEndCapture(stream, &captured));
 	return captured;
 }
 
@@ -120,7 +119,7 @@ static uint64_t step_replay(void *arg)
 {
 	const struct replay *replay = arg;
 
-	CHECK_CUDA(cuGraphLaunch(replay->exec, stream), CUDA_SUCCESS);
+	CHECK_OK(cuGraphLaunch(replay->exec, stream));
 	return replay->ns;
 }
 
@@ -128,7 +127,7 @@ static void update(const struct replay *replay)
 {
 	CUgraphExecUpdateResultInfo info;
 
-	CHECK_CUDA(cuGraphExecUpdate_v2(replay->exec, graph_of(replay->ns), &info), CUDA_SUCCESS);
+	CHECK_OK(cuGraphExecUpdate_v2(replay->exec, graph_of(replay->ns), &info));
 }
 
 /* An update makes another graph of it, ten times as long, and back. */
@@ -139,17 +138,16 @@ TEST(graphs)
 	CUgraphNode node = NULL;
 
 	pace_start("50");
-	CHECK_CUDA(cuGraphInstantiateWithFlags(&replay.exec, graph_of(MS), 0), CUDA_SUCCESS);
+	CHECK_OK(cuGraphInstantiateWithFlags(&replay.exec, graph_of(MS), 0));
 	check_share("graph", step_replay, &replay, 50);
 	replay.ns = 10 * MS;
 	update(&replay);
 	check_share("graph, updated", step_replay, &replay, 50);
 	replay.ns = MS;
-	CHECK_CUDA(cuGraphExecUpdate(replay.exec, graph_of(replay.ns), &node, &result),
-		   CUDA_SUCCESS);
+	CHECK_OK(cuGraphExecUpdate(replay.exec, graph_of(replay.ns), &node, &result));
 	CHECK(!node && !result);
 	check_share("graph, updated again", step_replay, &replay, 50);
-	CHECK_CUDA(cuGraphExecDestroy(replay.exec), CUDA_SUCCESS);
+	CHECK_OK(cuGraphExecDestroy(replay.exec));
 }
 
 /* Gives a kernel of it another length, by the older function or the newer. */
@@ -174,9 +172,9 @@ static void set_node(CUgraphExec exec, CUgraphNode node, uint64_t ns, bool older
 					     .kernelParams = parameters};
 
 	if (older)
-		CHECK_CUDA(cuGraphExecKernelNodeSetParams(exec, node, &old), CUDA_SUCCESS);
+		CHECK_OK(cuGraphExecKernelNodeSetParams(exec, node, &old));
 	else
-		CHECK_CUDA(cuGraphExecKernelNodeSetParams_v2(exec, node, &new), CUDA_SUCCESS);
+		CHECK_OK(cuGraphExecKernelNodeSetParams_v2(exec, node, &new));
 }
 
 TEST(graph_nodes)
@@ -188,13 +186,13 @@ TEST(graph_nodes)
 
 	pace_start("50");
 	made = graph_of(MS);
-	CHECK_CUDA(cuGraphGetNodes(made, nodes, &count), CUDA_SUCCESS);
+	CHECK_OK(cuGraphGetNodes(made, nodes, &count));
 	CHECK(count == NODES);
-	CHECK_CUDA(cuGraphInstantiateWithFlags(&replay.exec, made, 0), CUDA_SUCCESS);
+	CHECK_OK(cuGraphInstantiateWithFlags(&replay.exec, made, 0));
 	check_share("graph", step_replay, &replay, 50);
 	replay.ns = 10 * MS;
 	for (unsigned i = 0; i < NODES; i++)
 		set_node(replay.exec, nodes[i], replay.ns / NODES, i % 2);
 	check_share("graph, nodes set", step_replay, &replay, 50);
-	CHECK_CUDA(cuGraphExecDestroy(replay.exec), CUDA_SUCCESS);
+	CHECK_OK(cuGraphExecDestroy(replay.exec));
 }

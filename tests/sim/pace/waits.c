@@ -15,33 +15,33 @@ static unsigned char here[COPIED];
 
 static void record(void)
 {
-	CHECK_CUDA(cuEventRecord(event, stream), CUDA_SUCCESS);
+	CHECK_OK(cuEventRecord(event, stream));
 }
 
 static void for_event(void)
 {
 	record();
-	CHECK_CUDA(cuEventSynchronize(event), CUDA_SUCCESS);
+	CHECK_OK(cuEventSynchronize(event));
 }
 
 static void for_stream(void)
 {
-	CHECK_CUDA(cuStreamSynchronize(stream), CUDA_SUCCESS);
+	CHECK_OK(cuStreamSynchronize(stream));
 }
 
 static void for_stream_of_thread(void)
 {
-	CHECK_CUDA(cuStreamSynchronize_ptsz(stream), CUDA_SUCCESS);
+	CHECK_OK(cuStreamSynchronize_ptsz(stream));
 }
 
 static void for_context(void)
 {
-	CHECK_CUDA(cuCtxSynchronize(), CUDA_SUCCESS);
+	CHECK_OK(cuCtxSynchronize());
 }
 
 static void for_that_context(void)
 {
-	CHECK_CUDA(cuCtxSynchronize_v2(context), CUDA_SUCCESS);
+	CHECK_OK(cuCtxSynchronize_v2(context));
 }
 
 static void asks_event(void)
@@ -51,7 +51,7 @@ static void asks_event(void)
 	record();
 	while ((result = cuEventQuery(event)) == CUDA_ERROR_NOT_READY)
 		usleep(20);
-	CHECK_CUDA(result, CUDA_SUCCESS);
+	CHECK_OK(result);
 }
 
 static void asks_stream(void)
@@ -60,7 +60,7 @@ static void asks_stream(void)
 
 	while ((result = cuStreamQuery(stream)) == CUDA_ERROR_NOT_READY)
 		usleep(20);
-	CHECK_CUDA(result, CUDA_SUCCESS);
+	CHECK_OK(result);
 }
 
 static void asks_stream_of_thread(void)
@@ -69,12 +69,12 @@ static void asks_stream_of_thread(void)
 
 	while ((result = cuStreamQuery_ptsz(stream)) == CUDA_ERROR_NOT_READY)
 		usleep(20);
-	CHECK_CUDA(result, CUDA_SUCCESS);
+	CHECK_OK(result);
 }
 
 static void copies(void)
 {
-	CHECK_CUDA(cuMemcpyDtoHAsync_v2(here, there, COPIED, stream), CUDA_SUCCESS);
+	CHECK_OK(cuMemcpyDtoHAsync_v2(here, there, COPIED, stream));
 	for_stream();
 }
 
@@ -89,16 +89,16 @@ static void count(void *data)
 static void count_back(CUstream of, CUresult status, void *data)
 {
 	CHECK(of == stream);
-	CHECK_CUDA(status, CUDA_SUCCESS);
+	CHECK_OK(status);
 	count(data);
 }
 
-#define WAITS_FOR(name) CHECK_CUDA(name(stream, there, 1, 0), CUDA_SUCCESS)
+#define WAITS_FOR(name) CHECK_OK(name(stream, there, 1, 0))
 
 /* For values that are there by then. */
 static void for_values(void)
 {
-	CHECK_CUDA(cuStreamWriteValue64_v2(stream, there, 1, 0), CUDA_SUCCESS);
+	CHECK_OK(cuStreamWriteValue64_v2(stream, there, 1, 0));
 	WAITS_FOR(cuStreamWaitValue32);
 	WAITS_FOR(cuStreamWaitValue32_ptsz);
 	WAITS_FOR(cuStreamWaitValue32_v2);
@@ -115,12 +115,12 @@ static void stalls(void)
 	unsigned before = called;
 
 	record();
-	CHECK_CUDA(cuStreamWaitEvent(stream, event, 0), CUDA_SUCCESS);
-	CHECK_CUDA(cuStreamWaitEvent_ptsz(stream, event, 0), CUDA_SUCCESS);
-	CHECK_CUDA(cuLaunchHostFunc(stream, count, NULL), CUDA_SUCCESS);
-	CHECK_CUDA(cuLaunchHostFunc_ptsz(stream, count, NULL), CUDA_SUCCESS);
-	CHECK_CUDA(cuStreamAddCallback(stream, count_back, NULL, 0), CUDA_SUCCESS);
-	CHECK_CUDA(cuStreamAddCallback_ptsz(stream, count_back, NULL, 0), CUDA_SUCCESS);
+	CHECK_OK(cuStreamWaitEvent(stream, event, 0));
+	CHECK_OK(cuStreamWaitEvent_ptsz(stream, event, 0));
+	CHECK_OK(cuLaunchHostFunc(stream, count, NULL));
+	CHECK_OK(cuLaunchHostFunc_ptsz(stream, count, NULL));
+	CHECK_OK(cuStreamAddCallback(stream, count_back, NULL, 0));
+	CHECK_OK(cuStreamAddCallback_ptsz(stream, count_back, NULL, 0));
 	for_values();
 	for_stream();
 	CHECK(called == before + 4);
@@ -173,16 +173,16 @@ static void *waits(void *arg)
 {
 	CUevent other;
 
-	CHECK_CUDA(cuCtxSetCurrent(context), CUDA_SUCCESS);
-	CHECK_CUDA(cuEventCreate(&other, 0), CUDA_SUCCESS);
+	CHECK_OK(cuCtxSetCurrent(context));
+	CHECK_OK(cuEventCreate(&other, 0));
 	for (unsigned n = 0; n < *(unsigned *)arg; n++) {
 		while (PEEK(rounds) != 2 * n + 1)
 			usleep(10);
 		for (unsigned i = 0; i < 5; i++)
 			busy(spin, SHORT_NS, brief);
-		CHECK_CUDA(cuEventRecord(other, brief), CUDA_SUCCESS);
+		CHECK_OK(cuEventRecord(other, brief));
 		POKE(rounds, 2 * n + 2);
-		CHECK_CUDA(cuEventSynchronize(other), CUDA_SUCCESS);
+		CHECK_OK(cuEventSynchronize(other));
 		while (cuEventQuery(other) == CUDA_ERROR_NOT_READY)
 			;
 	}
@@ -198,15 +198,14 @@ TEST(ended)
 	pace_start("40");
 	CHECK(pthread_create(&thread, NULL, waits, &count) == 0);
 	for (unsigned n = 0; n < count; n++) {
-		CHECK_CUDA(cuStreamCreate(&brief, NON_BLOCKING), CUDA_SUCCESS);
+		CHECK_OK(cuStreamCreate(&brief, NON_BLOCKING));
 		POKE(rounds, 2 * n + 1);
 		while (PEEK(rounds) != 2 * n + 2)
 			usleep(10);
-		CHECK_CUDA(n % 2 ? cuStreamDestroy_v2(brief) : cuStreamDestroy(brief),
-			   CUDA_SUCCESS);
+		CHECK_OK(n % 2 ? cuStreamDestroy_v2(brief) : cuStreamDestroy(brief));
 	}
 	CHECK(pthread_join(thread, NULL) == 0);
-	CHECK_CUDA(cuEventCreate(&event, 0), CUDA_SUCCESS);
+	CHECK_OK(cuEventCreate(&event, 0));
 	step(&wait);
 	sleep_ms(600); /* until then, threads have taken turns */
 	check_share("after streams ended", step, &wait, 40);

@@ -51,14 +51,14 @@ static void both(void (*hold)(void), void (*let_go)(void))
 TEST(suspended)
 {
 	pace_start("50");
-	CHECK_CUDA(launch(), CUDA_SUCCESS);
+	CHECK_OK(launch());
 	both(hold_by_status, let_go_by_status);
 }
 
 TEST(blocked)
 {
 	pace_start("50");
-	CHECK_CUDA(launch(), CUDA_SUCCESS);
+	CHECK_OK(launch());
 	both(hold_all, let_all_go);
 }
 
@@ -90,7 +90,7 @@ TEST(taken_away)
 	go(&attempt);
 	CHECK(unlink(getenv("CUDA_DEVICE_MEMORY_SHARED_CACHE")) == 0);
 	attempt_ends(&attempt, CUDA_ERROR_NOT_PERMITTED);
-	CHECK_CUDA(launch(), CUDA_ERROR_NOT_PERMITTED);
+	CHECK_EQUAL(launch(), CUDA_ERROR_NOT_PERMITTED);
 }
 
 /* Its other calls are not held. */
@@ -103,7 +103,7 @@ TEST(other_calls_go)
 	go(&attempt);
 	give(take(MIB));
 	synchronise(stream);
-	CHECK_CUDA(cuMemcpyHtoD_v2(take(1), "", 1), CUDA_SUCCESS);
+	CHECK_OK(cuMemcpyHtoD_v2(take(1), "", 1));
 	attempt_waits(&attempt);
 	out_of_debt(0);
 	attempt_ends(&attempt, CUDA_SUCCESS);

@@ -76,7 +76,7 @@ static void *work(void *arg)
 
 	own.tenant->numbers[own.thread] = (int)syscall(SYS_gettid);
 	ADD(own.tenant->numbered, 1);
-	CHECK_CUDA(cuCtxSetCurrent(own.tenant->context), CUDA_SUCCESS);
+	CHECK_OK(cuCtxSetCurrent(own.tenant->context));
 	for (;; ADD(own.tenant->operations, 1)) {
 		unsigned i = (unsigned)rand_r(&seed) % HELD_MAX;
 
@@ -106,12 +106,12 @@ static CUcontext start_when_there_is_room(void)
 	CUcontext context;
 	CUdeviceptr address;
 
-	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
+	CHECK_OK(cuInit(0));
 	while (cuDevicePrimaryCtxRetain(&context, 0) != CUDA_SUCCESS) {
 		CHECK(now_ms() - began < WAIT_S * 1000);
 		usleep(200);
 	}
-	CHECK_CUDA(cuCtxSetCurrent(context), CUDA_SUCCESS);
+	CHECK_OK(cuCtxSetCurrent(context));
 	while (cuMemAlloc_v2(&address, GRANULE) != CUDA_SUCCESS)
 		CHECK(now_ms() - began < WAIT_S * 1000);
 	give(address);
@@ -344,7 +344,7 @@ static void looks_at_itself(int wire)
 	tell(wire, 1);
 	hear(wire); /* the other is there as well */
 	CHECK_EQUAL(outside_of(0, 1), CONTEXT + bytes);
-	CHECK_CUDA(cuMemGetInfo_v2(&available, &total), CUDA_SUCCESS);
+	CHECK_OK(cuMemGetInfo_v2(&available, &total));
 	CHECK_EQUAL(total, QUOTA);
 	CHECK_EQUAL(total - available, 2 * (CONTEXT + HIDDEN) + 96 * MIB);
 	say_ready(wire);

@@ -67,7 +67,7 @@ static void holder(int wire)
 
 static void real(int wire)
 {
-	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
+	CHECK_OK(cuInit(0));
 	say_ready(wire);
 }
 
@@ -87,8 +87,8 @@ static uint64_t shortest(const struct member *member, uint64_t word)
 
 static void one_too_many(void)
 {
-	CHECK_CUDA(cuInit(0), CUDA_ERROR_NOT_PERMITTED);
-	CHECK_CUDA(cuInit(0), CUDA_ERROR_NOT_PERMITTED);
+	CHECK_EQUAL(cuInit(0), CUDA_ERROR_NOT_PERMITTED);
+	CHECK_EQUAL(cuInit(0), CUDA_ERROR_NOT_PERMITTED);
 }
 
 static void gets_in(void)

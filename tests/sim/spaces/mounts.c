@@ -79,12 +79,12 @@ TEST(by_several_paths)
 
 static void start_in_vain(void)
 {
-	CHECK_CUDA(cuInit(0), CUDA_ERROR_NOT_PERMITTED);
+	CHECK_EQUAL(cuInit(0), CUDA_ERROR_NOT_PERMITTED);
 }
 
 static void start(void)
 {
-	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
+	CHECK_OK(cuInit(0));
 }
 
 static void refused_with(const char *words)

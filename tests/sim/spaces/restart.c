@@ -55,7 +55,7 @@ static void container(int wire)
 	hold_piece();
 	while (__atomic_load_n(ready, __ATOMIC_SEQ_CST) < PROCESSES)
 		usleep(200);
-	CHECK_CUDA(cuMemGetInfo_v2(&available, &total), CUDA_SUCCESS);
+	CHECK_OK(cuMemGetInfo_v2(&available, &total));
 	refused(available + GRANULE);
 	tell(wire, total);
 	hear(wire);
@@ -216,7 +216,7 @@ TEST(beside_the_living)
 
 static void visitor(int wire)
 {
-	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
+	CHECK_OK(cuInit(0));
 	say_ready(wire);
 }
 
