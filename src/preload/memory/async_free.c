@@ -16,7 +16,7 @@
  *     an event is synchronised, whose stream     the reconciliation finds the memory freed
  *     is not known, or the stream is destroyed   (async_free_found_gone)
  *
- * If `awaited` is full, the charge is left to the reconciliation at once (quota_free_orphan).
+ * If `awaited` is full, the charge is left to the reconciliation at once (share_free_orphan).
  */
 #include <string.h>
 
@@ -96,7 +96,7 @@ static void await(CUstream stream, const struct quota_release *release)
 {
 	quota_free_postpone();
 	if (!add_awaited(stream, release))
-		quota_free_orphan(release);
+		share_free_orphan(release);
 }
 
 /* All work of the stream is done, or all work of the context if stream is NULL: refunds the blocks

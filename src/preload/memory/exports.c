@@ -305,14 +305,34 @@ bool share_look(void)
 	return gone;
 }
 
-void share_free(const struct quota_release *release)
+/* Ends the block's exports. Returns the release with the bytes that nothing keeps. */
+static struct quota_release without_exports(const struct quota_release *release)
 {
 	struct quota_release left = *release;
 
 	if (__atomic_load_n(&export_count, __ATOMIC_ACQUIRE))
 		left.bytes -= end_exports(release->block.address, blocks_span(&release->block),
 					  release->bytes);
+	return left;
+}
+
+void share_free(const struct quota_release *release)
+{
+	struct quota_release left = without_exports(release);
+
 	quota_free_commit(&left);
+}
+
+/* NVML does not count what a descriptor keeps, so that must not become module memory, which the
+ * next comparison would refund. */
+void share_free_orphan(const struct quota_release *release)
+{
+	struct quota_release left;
+
+	quota_free_resume();
+	left = without_exports(release);
+	quota_free_postpone();
+	quota_free_orphan(&left);
 }
 
 void share_end_physical(const struct holding_release *release)

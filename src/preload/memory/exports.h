@@ -37,6 +37,8 @@ void share_export_import(uint64_t what, int fd);
 /* The driver has freed the block, or the last reference to physical memory is gone. Refunds its
  * charge, unless another process has the memory open or a descriptor keeps it. */
 void share_free(const struct quota_release *release);
+/* The driver will free the block, and no call will report that (quota_free_orphan). */
+void share_free_orphan(const struct quota_release *release);
 void share_end_physical(const struct holding_release *release);
 
 /* A pointer of a pool is freed, which may have been exported, or imported from another process. */

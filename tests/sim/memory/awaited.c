@@ -68,3 +68,30 @@ TEST(deferred_beyond_the_list)
 	synchronise(stream);
 	CHECK_EQUAL(ledger_own(0).data, 450 * MIB);
 }
+
+/* More frees of blocks at a time than are kept in mind, and a descriptor keeps the last block. */
+TEST(exported_beyond_the_list)
+{
+	CUdeviceptr blocks[64], exported;
+	CUstream stream = stream_start("4g"), other;
+	CUfunction spin = spin_load();
+	int fd = -1;
+
+	for (unsigned i = 0; i < 64; i++)
+		blocks[i] = take(GRANULE);
+	exported = take(256 * MIB);
+	CHECK_OK(cuMemGetHandleForAddressRange(&fd, exported, 256 * MIB,
+					       CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
+	CHECK_OK(cuStreamCreate(&other, NON_BLOCKING));
+	busy(spin, 200 * MS, stream);
+	for (unsigned i = 0; i < 64; i++)
+		give_async(blocks[i], stream);
+	give_async(exported, other);
+	synchronise(other);
+	sleep_ms(50);
+	synchronise(other); /* a comparison is due */
+	CHECK_AT_MOST(outside_used(0), ledger_used(0));
+	synchronise(stream);
+	CHECK_AT_MOST(outside_used(0), ledger_used(0));
+	CHECK_EQUAL(close(fd), 0);
+}
