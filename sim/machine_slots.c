@@ -1,5 +1,6 @@
 /*
- * What each process holds of each GPU: the slots of the shared state file (machine_file.h).
+ * The slots of the shared machine file (machine_file.h) say how much each process holds of each
+ * GPU.
  *
  * A process that dies while others live leaves its slot as it is. The next process that needs
  * memory, claims a slot or asks NVML finds the slot's byte unlocked, and frees the slot (reap).

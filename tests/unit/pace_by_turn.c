@@ -32,7 +32,7 @@ struct tenant {
 
 enum { AS_GIVEN, EACH_LENGTH, NOT_THE_SHORTEST }; /* of the lengths below */
 
-/* What a test looks at, and what the slices must get. */
+/* The part of a run that a test looks at, and the shares that the slices must get. */
 struct row {
 	const char *name;
 	struct tenant tenants[2];
@@ -293,7 +293,8 @@ UNIT_ROWS(rows)
 		play_row(*row, lengths[i]);
 }
 
-/* Late hosts let the device run dry. What it does is divided by the weights all the same. */
+/* Late hosts leave the device idle at times. The slices divide its busy time by weight all the
+ * same. */
 static const struct {
 	const char *name;
 	unsigned quotas[2], late_one_in;

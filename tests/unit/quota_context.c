@@ -250,7 +250,7 @@ UNIT_TEST(test_module)
 	allocate_as(true, BASE + GIB, 1); /* in no figure */
 	reconcile_to(COST + 10 * MIB + 20 * MIB, COST, 20 * MIB, 138 * MIB);
 	reconcile_to(COST + 10 * MIB + 4 * MIB, COST, 4 * MIB, 138 * MIB);
-	/* It was reckoned too high. */
+	/* The context was charged too high. */
 	reconcile_to(COST + 10 * MIB - 8 * MIB, COST - 8 * MIB, 0, 138 * MIB);
 	/* Less than a context can take: that is not our process. */
 	reconcile_to(0, COST - 8 * MIB, 0, 138 * MIB);

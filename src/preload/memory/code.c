@@ -51,14 +51,16 @@ static bool has_room(CUdevice device)
 	return !quota_is_above_limit(device);
 }
 
-CUresult code_admit(CUdevice device)
+static bool is_tight(CUdevice device)
 {
-	CUstreamCaptureMode mode;
+	return quota_attached() && quota_has_device(device) && quota_is_narrow(device);
+}
+
+static CUresult admit(CUdevice device)
+{
+	CUstreamCaptureMode mode = relaxed_begin(); /* pools are asked what they hold */
 	bool room;
 
-	if (!quota_attached() || !quota_has_device(device) || !quota_is_narrow(device))
-		return CUDA_SUCCESS;
-	mode = relaxed_begin(); /* pools are asked what they hold */
 	reconcile_books(device);
 	room = has_room(device);
 	relaxed_end(mode);
@@ -66,6 +68,11 @@ CUresult code_admit(CUdevice device)
 		return CUDA_SUCCESS;
 	warn_once(device);
 	return headroom_refuse(device, 0, -EDQUOT);
+}
+
+CUresult code_admit(CUdevice device)
+{
+	return is_tight(device) ? admit(device) : CUDA_SUCCESS;
 }
 
 static bool is_loaded(const void *handle, enum lazy_code_kind kind)
@@ -87,7 +94,5 @@ CUresult code_admit_handle(const void *handle, CUstream stream)
 		return CUDA_SUCCESS;
 	context = launch_context(stream);
 	device = context ? launch_device(context) : -1;
-	if (!quota_has_device(device) || !quota_is_narrow(device) || is_loaded(handle, kind))
-		return CUDA_SUCCESS;
-	return code_admit(device);
+	return is_tight(device) && !is_loaded(handle, kind) ? admit(device) : CUDA_SUCCESS;
 }

@@ -118,7 +118,7 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 
 /* -- references that the driver is about to make -- */
 
-/* Drops a reference that was counted for a call that the driver has refused. */
+/* Drops a reference that this library has counted and the driver does not have. */
 static void drop_reference(CUmemGenericAllocationHandle memory)
 {
 	struct holding_release release;
@@ -127,16 +127,21 @@ static void drop_reference(CUmemGenericAllocationHandle memory)
 		dropped(&release, CUDA_SUCCESS);
 }
 
+/* Goes on without comparisons that lower the accounts, if a reference was counted. */
+static bool keep_ending(bool counted)
+{
+	if (!counted)
+		quota_ending_end();
+	return counted;
+}
+
 bool virtual_reference_begin(CUmemGenericAllocationHandle memory, CUdevice *ret_device)
 {
 	if (!quota_attached())
 		return false;
 	quota_ending_begin();
 	*ret_device = quota_holding_ref(HOLDING_PHYSICAL, memory);
-	if (*ret_device >= 0)
-		return true;
-	quota_ending_end();
-	return false;
+	return keep_ending(*ret_device >= 0);
 }
 
 bool virtual_reference_begin_mapped(CUdeviceptr address, CUmemGenericAllocationHandle *ret_memory,
@@ -149,10 +154,7 @@ bool virtual_reference_begin_mapped(CUdeviceptr address, CUmemGenericAllocationH
 	quota_ending_begin();
 	*ret_device = quota_hold_mapped(address, &handle);
 	*ret_memory = handle;
-	if (*ret_device >= 0)
-		return true;
-	quota_ending_end();
-	return false;
+	return keep_ending(*ret_device >= 0);
 }
 
 void virtual_reference_keep(void)

@@ -3,9 +3,6 @@
 
 #include <unistd.h>
 
-/* What the device may still hold of a process that has no context any more. */
-#define STRAY (4 * MIB)
-
 static void assert_books(uint64_t context, uint64_t data, uint64_t offset)
 {
 	struct vgpu_hami_usage usage = ledger_own(0);

@@ -9,6 +9,9 @@
 #define CU_SIM(name, class, parameters)             CUresult name parameters;
 #include "cuda.def"
 
+/* Bytes that the device may still hold of a process that has no context. */
+#define STRAY (4 * MIB)
+
 /* Defines a function whose whole work is one call: static DRIVER_CALL(give_it, cuMemFree_v2(it));
  */
 #define DRIVER_CALL(name, call) \

@@ -72,7 +72,7 @@ static CUresult prefetch(CUdeviceptr address, size_t bytes, int device)
 	return move_by(0, address, bytes, device);
 }
 
-/* What is charged on the second GPU. */
+/* Bytes that are charged on the second GPU. */
 static void assert_moved(uint64_t bytes)
 {
 	CHECK_EQUAL(ledger_own(1).data, bytes);

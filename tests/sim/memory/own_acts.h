@@ -18,9 +18,6 @@
 /* Instead of MiB, as COVERED and UNCHECKED: nothing is charged, as the context has ended. */
 #define ENDED (UINT64_MAX - 2)
 
-/* What the device may still hold of a process that has no context any more. */
-#define STRAY (4 * MIB)
-
 struct own_act {
 	struct act_call call; /* the row ends where there is no function */
 	uint64_t own_mib, data_mib;

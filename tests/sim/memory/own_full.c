@@ -185,7 +185,7 @@ TEST(captured_launches)
 	CHECK_EQUAL(nodes, 1);
 }
 
-/* What was refused leaves nothing behind: an unload makes room for the next load. */
+/* A refused load leaves no reservation behind: an unload makes room for the next load. */
 TEST(refused_and_retried)
 {
 	CUlibrary library;

@@ -69,7 +69,7 @@ static CUstream stream;
 static CUgraph graph;
 static CUgraphExec exec;
 
-/* What is handed out again is the same, and a refusal leaves the output alone. */
+/* A second query returns the same handle, and a refusal leaves the output alone. */
 static CUresult handed_out(const struct act_call *call, CUresult result, void *found)
 {
 	CHECK((result == CUDA_SUCCESS) == (found != (void *)UNTOUCHED));
