@@ -1,10 +1,15 @@
 """One rank of a job on several GPUs, for gang.sh: gang.py KIND SECONDS; RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are
 in the environment. Prints steps a second, and how long four steps took in the middle and at the slowest: four steps in the
 middle are without a pause in a slice, so they say what the library costs while a gang is open. The kind `single` is one process that
-has all GPUs. With GANG_PAUSE_MS in the environment, all ranks sleep for so long after as much time at work: what pauses cost
-a host without any slice."""
+has all GPUs.
+
+With GANG_SWEEP in the environment, one run goes through the phases that it names, each of SECONDS: a quota as `vgpu set
+--cores` takes it, `none`, or `pause:MS`: no quota, and all ranks sleep for MS after as much time at work, which is what
+pauses cost a host without any throttling. GANG_VGPU is the vgpu command and GANG_SLICE the slice. Each phase prints its
+steps a second, and for each device which part of the time it was charged and throttled, in percent."""
 
 import os
+import subprocess
 import sys
 import time
 
@@ -12,7 +17,8 @@ import torch
 import torch.distributed as dist
 
 KIND, SECONDS = sys.argv[1], float(sys.argv[2])
-PAUSE = float(os.environ.get("GANG_PAUSE_MS", 0)) / 1e3
+PHASES = os.environ.get("GANG_SWEEP", "").split()
+SETTLE = 0.8  # seconds of each phase that do not count: the bucket still has credit or debt of the phase before
 RANK, WORLD = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
 
 
@@ -126,13 +132,93 @@ def synchronize_all():
         torch.cuda.synchronize(device)
 
 
-def goes_on(until, stop):
-    """All ranks end at the same step."""
+def agreed(value):
+    """Rank 0's value, in all ranks."""
     if WORLD == 1:
-        return time.time() < until
-    stop.fill_(0.0 if time.time() < until else 1.0)
-    dist.broadcast(stop, 0)
-    return stop.item() == 0
+        return value
+    word = torch.tensor([float(value)], device="cuda")
+    dist.broadcast(word, 0)
+    return int(word.item())
+
+
+def four_steps(step):
+    for _ in range(4):
+        step()
+    synchronize_all()
+
+
+def run(step):
+    began, count, took_each = time.time(), 0, []
+    while agreed(time.time() < began + SECONDS):
+        from_time = time.time()
+        four_steps(step)
+        count += 4
+        took_each.append(time.time() - from_time)
+    took = time.time() - began
+    middle, worst = sorted(took_each)[len(took_each) // 2] * 1e3, max(took_each) * 1e3
+    print(
+        f"rank {RANK} {KIND}: rate {count / took:.2f} steps a second, median four {middle:.2f} ms, slowest four {worst:.0f} ms",
+        flush=True,
+    )
+
+
+def set_cores(words):
+    clean = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+    subprocess.run([os.environ["GANG_VGPU"], "set", os.environ["GANG_SLICE"], "--cores", words], env=clean, check=True)
+
+
+def books():
+    """Time, and (charged, throttled) of each device of the slice, in ns."""
+    region = f"{os.environ['VGPU_STATE']}/{os.environ['GANG_SLICE']}/region"
+    text = subprocess.run([os.environ["GANG_LEDGER"], region], check=True, capture_output=True, text=True).stdout
+    words = [line.split() for line in text.splitlines()]
+    return time.time(), [(int(line[2]), int(line[3])) for line in words if line[0] == "device"]
+
+
+class Phase:
+    """What rank 0 counts in the phase's time after SETTLE."""
+
+    def __init__(self):
+        self.count = 0
+        self.at, self.then = books()
+
+    def end(self, word):
+        now, books_now = books()
+        took = now - self.at
+        parts = [[100 * (b - a) / took / 1e9 for a, b in zip(*pair)] for pair in zip(self.then, books_now)]
+        if os.environ.get("VGPU_TRACE"):
+            with open(f"{os.environ['GANG_TRACES']}/{KIND}.{word}", "w") as trace:
+                subprocess.run([os.environ["GANG_VGPU"], "trace", os.environ["GANG_SLICE"]], stdout=trace, check=False)
+        charged, throttled = (" ".join(f"{part[i]:.1f}" for part in parts) for i in (0, 1))
+        print(f"{KIND:9} {word:9} {self.count / took:8.2f} steps a second; charged {charged}; throttled {throttled}", flush=True)
+
+
+def sweep(step):
+    index, word, phase, began, awake = -1, None, None, 0.0, 0.0
+    while True:
+        now = time.time()
+        if RANK == 0 and phase and now >= began + SECONDS:
+            phase.end(word)
+            phase = None
+        next_index = agreed(index + (index < 0 or (phase is None and now >= began + SECONDS)))
+        if next_index != index:
+            index = next_index
+            if index == len(PHASES):
+                break
+            word = PHASES[index]
+            if RANK == 0:
+                set_cores("none" if word.startswith("pause") else word)
+            agreed(0)
+            began, phase = time.time(), None
+            awake = began
+        if RANK == 0 and not phase and time.time() >= began + SETTLE:
+            phase = Phase()
+        four_steps(step)
+        if phase:
+            phase.count += 4
+        if word.startswith("pause:") and time.time() - awake >= float(word[6:]) / 1e3:
+            time.sleep(float(word[6:]) / 1e3)
+            awake = time.time()
 
 
 def main():
@@ -146,25 +232,7 @@ def main():
     synchronize_all()
     if WORLD > 1:
         dist.barrier()
-    stop = torch.zeros(1, device="cuda")
-    began, count, took_each = time.time(), 0, []
-    awake = began
-    while goes_on(began + SECONDS, stop):
-        from_time = time.time()
-        for _ in range(4):
-            step()
-        synchronize_all()
-        count += 4
-        took_each.append(time.time() - from_time)
-        if PAUSE and time.time() - awake >= PAUSE:
-            time.sleep(PAUSE)
-            awake = time.time()
-    took = time.time() - began
-    middle, worst = sorted(took_each)[len(took_each) // 2] * 1e3, max(took_each) * 1e3
-    print(
-        f"rank {RANK} {KIND}: rate {count / took:.2f} steps a second, median four {middle:.2f} ms, slowest four {worst:.0f} ms",
-        flush=True,
-    )
+    (sweep if PHASES else run)(step)
     # A captured graph that outlives NCCL's communicators makes their end hang.
     del step
     if WORLD > 1:

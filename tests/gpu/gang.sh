@@ -10,15 +10,17 @@ usage() {
 usage: tests/gpu/gang.sh [OPTION...] BUILD [KIND...]
   --seconds S       of each run (6)
   --turns N         bare and each quota N times, one after the other (1); then the median part of bare
-  --quotas "P..."   default "30 50 80"; a pair P:Q gives the GPUs unlike quotas in turn
+  --quotas "P..."   default "30 50 80"; a pair P:Q gives the GPUs unlike quotas in turn; none: in a slice without limits
   --pin             eight processors for each rank: its host's speed then varies less from run to run
   --apart           a slice for each rank, joined by a name
   --beside          two jobs at once, at 30 and 60
+  --sweep "PHASE.." one run, through phases of so many seconds each: a quota, none, or pause:MS (gang.py); with
+                    VGPU_TRACE set, the last decisions of each phase are in $GANG_TRACES/KIND.PHASE
 KIND is ddp, tp, graph, pipeline, fsdp, single or late.
 TEXT
 }
 
-seconds=6 turns=1 quotas='30 50 80' apart=no beside=no pin=no
+limit=90 seconds=6 turns=1 quotas='30 50 80' apart=no beside=no pin=no sweep=
 while [ $# -gt 0 ]; do
     case $1 in
     --seconds) seconds=$2; shift ;;
@@ -27,6 +29,7 @@ while [ $# -gt 0 ]; do
     --apart) apart=yes ;;
     --pin) pin=yes ;;
     --beside) beside=yes ;;
+    --sweep) sweep=$2; shift ;;
     --help) usage; exit 0 ;;
     -*) usage >&2; exit 2 ;;
     *) break ;;
@@ -59,7 +62,7 @@ job() {
         command=$(echo "$*" | sed "s/%r/$rank/g")
         [ "$pin" = no ] || command="taskset -c $((8 * rank))-$((8 * rank + 7)) $command"
         # shellcheck disable=SC2086 # words
-        MASTER_PORT=$port RANK=$rank WORLD_SIZE=$world timeout -s ABRT 90 $command python3 -X faulthandler "$here/gang.py" "$kind" "$seconds" >"$output.out.$rank" 2>"$output.err.$rank" &
+        MASTER_PORT=$port RANK=$rank WORLD_SIZE=$world timeout -s ABRT "$limit" $command python3 -X faulthandler "$here/gang.py" "$kind" "$seconds" >"$output.out.$rank" 2>"$output.err.$rank" &
         ranks="$ranks $!"
         rank=$((rank + 1))
     done
@@ -147,6 +150,7 @@ turn() {
     for quota in $quotas; do
         case $quota,$apart in
         *,yes) run "$scratch/limited" "$kind" "$build/vgpu run --name rank%r-$quota --gang job --cores $quota --" ;;
+        none,no) run "$scratch/limited" "$kind" "$build/vgpu run --name job-none --unlimited --" ;;
         *:*,no)
             policy "$quota"
             run "$scratch/limited" "$kind" "env VGPU_POLICY=$scratch/policy LD_PRELOAD=$build/libvgpu.so"
@@ -155,6 +159,21 @@ turn() {
         esac
         say "$kind" "$quota" "$scratch/limited" "$bare" "$(busy)"
     done
+}
+
+# sweep KIND
+sweep() {
+    kind=$1
+    port=$((port + 1))
+    limit=$((40 + $(echo "$sweep" | wc -w) * seconds))
+    export GANG_SWEEP="$sweep" GANG_VGPU="$build/vgpu" GANG_SLICE="sweep-$kind" GANG_LEDGER="$build/tests/gpu/ledger"
+    job "$port" "$scratch/sweep" "$kind" "$build/vgpu run --name sweep-$kind --unlimited --"
+    # Without rank 0, the others wait for ever.
+    # shellcheck disable=SC2086 # words
+    set -- $ranks
+    wait "$1" || kill "$@" 2>/dev/null || :
+    wait
+    grep "^$kind" "$scratch/sweep.out.0" || tail -n 5 "$scratch"/sweep.out.* "$scratch"/sweep.err.*
 }
 
 # The median part of bare for each kind and quota.
@@ -167,6 +186,10 @@ medians() {
 }
 
 for kind in "$@"; do
+    if [ -n "$sweep" ]; then
+        sweep "$kind"
+        continue
+    fi
     : >"$scratch/parts"
     turn=0
     while [ "$turn" -lt "$turns" ]; do

@@ -1,7 +1,7 @@
 /*
- * ledger FILE: prints a region's first device, as a monitor would read it: "used LIMIT_MIB
- * USED_MIB" and for each slot "slot PID COUNTED_MIB CONTEXT MODULE DATA OFFSET", where COUNTED is
- * what NVML should say.
+ * ledger FILE: prints a region, as a monitor would read it: of the first device "used LIMIT_MIB
+ * USED_MIB", for each slot "slot PID COUNTED_MIB CONTEXT MODULE DATA OFFSET", where COUNTED is what
+ * NVML should say, and for each device "device INDEX CHARGED_NS THROTTLED_NS".
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -38,6 +38,13 @@ int main(int argc, char **argv)
 			printf("slot %d %lu %lu %lu %lu %lu\n", slot->pid,
 			       mib(used->context + used->module + used->data), mib(used->context),
 			       mib(used->module), mib(used->data), mib(used->offset));
+	}
+	for (uint64_t i = 0; i < region->hami.device_count && i < VGPU_DEVICES_MAX; i++) {
+		const struct vgpu_region_device *device = &region->own.device[i];
+
+		printf("device %d %lld %llu\n", (int)i,
+		       (long long)(device->bucket.charged + device->bucket.corrected),
+		       (unsigned long long)device->throttled_ns);
 	}
 	return 0;
 }
