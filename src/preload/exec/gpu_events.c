@@ -51,6 +51,10 @@ static bool is_reached(void *event)
 	return result == CUDA_SUCCESS;
 }
 
+/* H200, driver 580.159: a fence can be reached without a time. The time since the other event is
+ * then that since 1970. */
+#define NO_TIME_MS 1e9f
+
 static enum pace_answer elapsed(void *begin, void *end, uint64_t *ret_ns)
 {
 	CUstreamCaptureMode mode = relaxed_begin();
@@ -60,7 +64,7 @@ static enum pace_answer elapsed(void *begin, void *end, uint64_t *ret_ns)
 	relaxed_end(mode);
 	if (result == CUDA_ERROR_NOT_READY)
 		return PACE_NOT_YET;
-	if (result != CUDA_SUCCESS || !(ms > -1))
+	if (result != CUDA_SUCCESS || !(ms > -1 && ms < NO_TIME_MS))
 		return PACE_UNKNOWN;
 	*ret_ns = ms > 0 ? (uint64_t)((double)ms * 1e6)
 			 : 0; /* two fences at the same time may be a little out of order */
