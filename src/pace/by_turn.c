@@ -400,8 +400,9 @@ void by_turn_leave(struct meter *meter, const struct pace_work *work, bool submi
 
 /* -- waits ------------------------------------------------------------------------------------ */
 
-/* Marks the work of all devices that go by turns, unless the last mark is less than each_ns old. */
-static void mark_all(uint64_t each_ns, void (*tell)(struct turn *turn, uint64_t now_ns))
+/* Calls both functions for each device that goes by turns. */
+static void tell_all(void (*mark)(struct in_flight *it, uint64_t now_ns),
+		     void (*tell)(struct turn *turn, uint64_t now_ns))
 {
 	if (!turns_any_shared())
 		return;
@@ -412,7 +413,7 @@ static void mark_all(uint64_t each_ns, void (*tell)(struct turn *turn, uint64_t 
 		if (!RELAXED_LOAD(devices[device].is_shared))
 			continue;
 		now_ns = clock_steady_ns();
-		in_flight_mark(&devices[device].in_flight, each_ns, now_ns);
+		mark(&devices[device].in_flight, now_ns);
 		turn = turns_of(cores_meter_at(device), device);
 		if (turn)
 			tell(turn, now_ns);
@@ -421,12 +422,17 @@ static void mark_all(uint64_t each_ns, void (*tell)(struct turn *turn, uint64_t 
 
 void by_turn_will_wait(void)
 {
-	mark_all(0, turn_will_wait);
+	tell_all(in_flight_will_wait, turn_will_wait);
+}
+
+static void mark_seldom(struct in_flight *it, uint64_t now_ns)
+{
+	in_flight_mark(it, MARK_LEAST_NS, now_ns);
 }
 
 void by_turn_will_look(void)
 {
-	mark_all(MARK_LEAST_NS, turn_looked);
+	tell_all(mark_seldom, turn_looked);
 }
 
 /* Whether the last mark is reached soon. It comes after all work that the thread has waited for. */
@@ -436,9 +442,10 @@ static bool is_over_soon(struct meter *meter, struct by_turn *by, struct turn *t
 	uint64_t now_ns = from_ns;
 
 	while (look(meter, by, turn, NULL, false, now_ns)) {
-		if (RELAXED_LOAD(by->in_flight.marked) != RELAXED_LOAD(by->in_flight.launches) ||
-		    due_ns(by, now_ns) > now_ns + TURN_MARK_NS ||
-		    meter_since(now_ns, from_ns) > TURN_MARK_NS)
+		if (!in_flight_mark_waited(&by->in_flight, now_ns) &&
+		    (!in_flight_is_marked(&by->in_flight) ||
+		     due_ns(by, now_ns) > now_ns + TURN_MARK_NS ||
+		     meter_since(now_ns, from_ns) > TURN_MARK_NS))
 			return false;
 		now_ns = clock_steady_ns();
 	}
@@ -449,8 +456,10 @@ static void waited(struct meter *meter, struct by_turn *by, struct turn *turn)
 {
 	uint64_t now_ns = clock_steady_ns();
 	struct vgpu_region_turn *account;
+	bool over = is_over_soon(meter, by, turn, now_ns);
 
-	if (!is_over_soon(meter, by, turn, now_ns))
+	in_flight_waited(&by->in_flight, !over);
+	if (!over)
 		return;
 	now_ns = clock_steady_ns();
 	turn_idle(turn, RELAXED_LOAD(by->ended_ns), now_ns);

@@ -172,14 +172,17 @@
 #define LEARN_EACH_NS (1 * NS_PER_MS)
 
 /*
- * A launch without a mark may have run until the device was found idle. At most TAIL_MOST_NS of
- * that time is charged, and each launch is marked for TAIL_TIMES times as long. Half of the first:
- * a host that pauses, and waits for nothing, is charged for twice as many of its pauses. Twice:
- * such a host's launches take some us longer for twice as long. Half of the second: longer kernels
- * are charged in part, once. Twice: a container that is frozen as it launches waits for twice as
- * long afterwards.
+ * Launches without a mark may have run until the device was found idle. At most TAIL_MOST_NS of
+ * that time is charged. It may contain a pause of the device: what is longer than those launches
+ * take in the mean. For each TAIL_MARK_NS of the pause, one of the next launches gets a mark of its
+ * own, but none does if that is less than the launches of a period. A mark takes 2 us of the host
+ * and 2 us of the device (H200), so the marks take twice as long as the pause. Half of
+ * TAIL_MARK_NS: training whose host is slow loses more of its speed by marks. Twice: a host that
+ * pauses, and waits for nothing, is charged for twice as many of its pauses. Half of TAIL_MOST_NS:
+ * longer kernels are charged in part, once. Twice: a container that is frozen as it launches waits
+ * for twice as long afterwards.
  */
-#define TAIL_TIMES   64
+#define TAIL_MARK_NS (2 * NS_PER_US)
 #define TAIL_MOST_NS (10 * NS_PER_S)
 
 /* ns of short periods that stand for those that are not measured. Half: more of chance. */

@@ -177,7 +177,7 @@ static bool is_chosen(const struct in_flight *it, uint64_t now_ns)
 {
 	uint64_t part_ns = LEARN_EACH_NS / LEARN_PARTS;
 
-	if (it->is_exact || !it->lasted_sum_ns)
+	if (!RELAXED_LOAD(it->mean_ns) && !it->lasted_sum_ns)
 		return true;
 	return meter_since(now_ns, it->measured_ns) >= part_ns &&
 	       meter_chance(now_ns / part_ns, LEARN_PARTS) == 0;
@@ -238,9 +238,11 @@ static bool is_watched(const struct in_flight *it, uint64_t now_ns)
 
 bool in_flight_is_due(const struct in_flight *it, uint64_t now_ns)
 {
+	uint64_t took_ns = meter_since(now_ns, RELAXED_LOAD(it->looked_ns));
+
 	return !RELAXED_LOAD(it->mean_ns) || is_watched(it, now_ns) ||
-	       is_far(it, meter_since(now_ns, RELAXED_LOAD(it->looked_ns)),
-		      RELAXED_LOAD(it->launches) - RELAXED_LOAD(it->looked_at));
+	       (RELAXED_LOAD(it->waits_for_part) && took_ns >= MARK_LEAST_NS) ||
+	       is_far(it, took_ns, RELAXED_LOAD(it->launches) - RELAXED_LOAD(it->looked_at));
 }
 
 static bool is_mark_due(const struct in_flight *it, const struct pace_work *work, uint64_t now_ns)
@@ -248,6 +250,16 @@ static bool is_mark_due(const struct in_flight *it, const struct pace_work *work
 	return RELAXED_LOAD(it->context) != work->context || RELAXED_LOAD(it->by_streams_ns) ||
 	       is_far(it, meter_since(now_ns, RELAXED_LOAD(it->marked_ns)),
 		      RELAXED_LOAD(it->launches) - RELAXED_LOAD(it->marked_at));
+}
+
+/* Whether the launch is marked because a long pause was charged. */
+static bool is_tail_marked(struct in_flight *it)
+{
+	uint32_t left = RELAXED_LOAD(it->tail_marks);
+
+	if (left)
+		RELAXED_CAS(it->tail_marks, left, left - 1);
+	return left != 0;
 }
 
 void in_flight_submitted(struct in_flight *it, const struct pace_work *work, bool at_once,
@@ -262,7 +274,7 @@ void in_flight_submitted(struct in_flight *it, const struct pace_work *work, boo
 		RELAXED_STORE(it->mixed, true);
 		RELAXED_STORE(it->mixed_period, true);
 	}
-	each = now_ns < RELAXED_LOAD(it->each_until_ns) || is_watched(it, now_ns);
+	each = is_watched(it, now_ns) || is_tail_marked(it);
 	due = at_once || is_mark_due(it, work, now_ns);
 	if (!due && !each)
 		return;
@@ -288,6 +300,49 @@ void in_flight_mark(struct in_flight *it, uint64_t each_ns, uint64_t now_ns)
 	lock_release(&it->lock);
 }
 
+void in_flight_will_wait(struct in_flight *it, uint64_t now_ns)
+{
+	uint64_t launches = RELAXED_LOAD(it->launches);
+	bool again = RELAXED_LOAD(it->waited_at) == launches;
+
+	RELAXED_STORE(it->waited_at, launches);
+	in_flight_mark(it, RELAXED_LOAD(it->waits_for_part) && !again ? MARK_LEAST_NS : 0, now_ns);
+}
+
+/* Whether the launches without a mark may be over. Then a mark is reached at once; otherwise it
+ * costs time and shows nothing. In turns (is_exact), half of the time that the launches take, as
+ * learned, must have passed, too. */
+static bool may_be_over(const struct in_flight *it, uint64_t now_ns)
+{
+	uint64_t left = RELAXED_LOAD(it->launches) - RELAXED_LOAD(it->reached);
+	uint64_t half_ns = left * RELAXED_LOAD(it->mean_ns) / 2;
+
+	return it->head == it->tail &&
+	       (!it->is_exact || RELAXED_LOAD(it->reached_ns) + half_ns <= now_ns);
+}
+
+bool in_flight_is_marked(const struct in_flight *it)
+{
+	return RELAXED_LOAD(it->marked) == RELAXED_LOAD(it->launches);
+}
+
+bool in_flight_mark_waited(struct in_flight *it, uint64_t now_ns)
+{
+	bool marked;
+
+	if (in_flight_is_marked(it) || !lock_try(&it->lock))
+		return false;
+	marked = it->is_busy && may_be_over(it, now_ns) && mark_all(it, true, now_ns);
+	lock_release(&it->lock);
+	return marked;
+}
+
+void in_flight_waited(struct in_flight *it, bool busy)
+{
+	if (in_flight_is_marked(it))
+		RELAXED_STORE(it->waits_for_part, busy);
+}
+
 /* The time from the period's begin to its last mark, ns; UINT64_MAX: events do not tell. */
 static uint64_t took_until_mark(struct in_flight *it)
 {
@@ -301,21 +356,36 @@ static uint64_t took_until_mark(struct in_flight *it)
 	return took_ns;
 }
 
+/*
+ * What is charged of the time from the last mark of a period until it was seen to have ended, ns.
+ * The launches after the mark took some of it. If the device seems to have paused for the rest, the
+ * next launches are marked, unless those would not be all of a period that is like this one: a
+ * pause comes after the last launch.
+ */
+static uint64_t charge_tail(struct in_flight *it, uint64_t tail_ns)
+{
+	uint64_t launches = RELAXED_LOAD(it->launches);
+	uint64_t unmarked = launches - RELAXED_LOAD(it->marked);
+	uint64_t pause_ns, marks;
+
+	tail_ns = tail_ns < TAIL_MOST_NS ? tail_ns : TAIL_MOST_NS;
+	pause_ns = meter_since(tail_ns, unmarked * RELAXED_LOAD(it->mean_ns));
+	marks = pause_ns / TAIL_MARK_NS;
+	RELAXED_STORE(it->tail_marks, marks < launches - it->before ? 0 : (uint32_t)marks);
+	return tail_ns;
+}
+
 /* The length of a period that was seen to have ended after lasted_ns, ns. */
-static uint64_t measure_period(struct in_flight *it, uint64_t lasted_ns, uint64_t now_ns)
+static uint64_t measure_period(struct in_flight *it, uint64_t lasted_ns)
 {
 	bool is_marked = RELAXED_LOAD(it->marked) == RELAXED_LOAD(it->launches);
-	uint64_t took_ns = took_until_mark(it), tail_ns;
+	uint64_t took_ns = took_until_mark(it);
 
 	if (took_ns == UINT64_MAX)
 		took_ns = is_marked ? meter_since(RELAXED_LOAD(it->reached_ns), it->began_ns) : 0;
 	if (took_ns > lasted_ns)
 		took_ns = lasted_ns;
-	if (is_marked)
-		return took_ns;
-	tail_ns = lasted_ns - took_ns;
-	RELAXED_STORE(it->each_until_ns, now_ns + TAIL_TIMES * tail_ns);
-	return took_ns + (tail_ns < TAIL_MOST_NS ? tail_ns : TAIL_MOST_NS);
+	return is_marked ? took_ns : took_ns + charge_tail(it, lasted_ns - took_ns);
 }
 
 /* Notes which fraction of lasted_ns the period took: later short periods are charged that. */
@@ -343,7 +413,7 @@ static uint64_t ended_ns(struct in_flight *it, bool exact, uint64_t now_ns)
 	if (!exact && !RELAXED_LOAD(it->is_measured) && lasted_ns < LEARN_EACH_NS &&
 	    it->lasted_sum_ns)
 		return it->began_ns + lasted_ns * it->took_sum_ns / it->lasted_sum_ns;
-	took_ns = measure_period(it, lasted_ns, now_ns);
+	took_ns = measure_period(it, lasted_ns);
 	if (!exact)
 		note_period(it, took_ns, lasted_ns, now_ns);
 	return it->began_ns + took_ns;

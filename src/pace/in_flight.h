@@ -8,9 +8,11 @@
  * first launch, and the last mark. Two consecutive marks give the mean time of a launch.
  *
  * No event shows when launches after the last mark were over. They count as running until a look
- * finds the device idle; from then on, each launch is marked for a while. Short periods, of less
- * than LEARN_EACH_NS, are sampled: in some, chosen at random, each launch is marked. The other
- * short periods are charged the same fraction of the time until they were seen to have ended.
+ * finds the device idle. Where that charges long pauses, a number of the next launches are marked,
+ * each. But a mark takes 2 us of the host and of the device (H200), so short pauses are charged.
+ * Short periods, of less than LEARN_EACH_NS, are sampled: in some, chosen at random, each launch is
+ * marked. The other short periods are charged the same fraction of the time until they were seen to
+ * have ended.
  *
  * A fence, which follows all streams of a context, is impossible before CUDA 12.5, and while the
  * process captures a graph. Then each launch is followed by an event in its own stream.
@@ -35,6 +37,7 @@ struct in_flight_mark {
 struct in_flight {
 	struct lock lock;       /* of all that follows; words marked atomic are read without it */
 	bool is_exact;          /* events measure the end of each period, also of short ones */
+	bool waits_for_part;    /* the last wait that had a mark left the device busy; atomic */
 	uint64_t launches;      /* since the start; atomic */
 	uint64_t marked;        /* launches that are before a mark; atomic */
 	uint64_t reached;       /* launches that the device has finished; atomic */
@@ -49,7 +52,8 @@ struct in_flight {
 	uint64_t by_streams_ns; /* when the driver last refused a mark after all streams; 0: never;
 				 * atomic */
 	uint32_t entered;       /* launches inside the driver's call; atomic */
-	uint64_t each_until_ns; /* until when each launch is marked; atomic */
+	uint32_t tail_marks;    /* so many launches more are marked, each; atomic */
+	uint64_t waited_at;     /* `launches` when a thread last waited; atomic */
 	bool is_busy;           /* a period has begun, and was not seen to end; atomic */
 	bool is_measured;  /* the period is measured even if it turns out to be short; atomic */
 	uint64_t began_ns; /* begin of the period; atomic */
@@ -80,9 +84,25 @@ void in_flight_submitted(struct in_flight *it, const struct pace_work *work, boo
 /* After in_flight_submitted, or after the driver refused the launch. */
 void in_flight_left(struct in_flight *it);
 
-/* Before the thread waits for work: records a mark after the launches that have none, unless the
- * last mark is less than each_ns old. */
+/* Records a mark after the launches that have none, unless the last mark is less than each_ns old.
+ */
 void in_flight_mark(struct in_flight *it, uint64_t each_ns, uint64_t now_ns);
+
+/*
+ * Before and after a thread waits for work. The wait may be for a part of it: a program may have
+ * eight launches in flight, and wait for the oldest before each launch. A mark before each such
+ * wait would take 4 % of the time of kernels of 50 us. So once a wait has left the device busy, a
+ * wait is marked if the thread has not launched since the last one, and otherwise as seldom as
+ * launches are. The launches look more often instead. busy: a look after the wait says so.
+ */
+void in_flight_will_wait(struct in_flight *it, uint64_t now_ns);
+void in_flight_waited(struct in_flight *it, bool busy);
+
+/* After a wait without a mark: records one if the launches may be over. Whether it did. */
+bool in_flight_mark_waited(struct in_flight *it, uint64_t now_ns);
+
+/* Whether all launches are before a mark. */
+bool in_flight_is_marked(const struct in_flight *it);
 
 /* Whether the device has work in flight. The first call that finds none ends the period. Then
  * *ret_ended_ns is the time at which the device finished the work, and otherwise 0. work: the next

@@ -436,25 +436,48 @@ void member_end_turns(const struct meter *meter, int device, uint64_t now_ns)
 		membership_share(meter, device, false);
 }
 
-static void mark_all(uint64_t each_ns)
+void members_will_wait(void)
 {
 	if (!membership_exists())
 		return;
 	for (int device = 0; device < VGPU_DEVICES_MAX; device++)
 		if (membership_is_any(device))
-			in_flight_mark(&members[device].in_flight, each_ns, clock_steady_ns());
-}
-
-void members_will_wait(void)
-{
-	mark_all(0);
+			in_flight_will_wait(&members[device].in_flight, clock_steady_ns());
 }
 
 /* Some programs query events before each launch: PyTorch does when it allocates memory. So a mark
  * is made once in MARK_LEAST_NS at most. */
 void members_will_look(void)
 {
-	mark_all(MARK_LEAST_NS);
+	if (!membership_exists())
+		return;
+	for (int device = 0; device < VGPU_DEVICES_MAX; device++)
+		if (membership_is_any(device))
+			in_flight_mark(&members[device].in_flight, MARK_LEAST_NS,
+				       clock_steady_ns());
+}
+
+/* Whether the device should be busy for longer than it takes to reach a mark. */
+static bool is_busy_for_long(const struct in_flight *it, uint64_t now_ns)
+{
+	return in_flight_ahead_ns(it) >
+	       meter_since(now_ns, RELAXED_LOAD(it->reached_ns)) + TURN_MARK_NS;
+}
+
+/* Whether the member has no work in flight after a wait. */
+static bool is_over_soon(struct meter *meter, struct member *member, uint64_t from_ns)
+{
+	struct in_flight *it = &member->in_flight;
+	uint64_t now_ns = from_ns;
+
+	while (look(meter, member, NULL, now_ns)) {
+		if (!in_flight_mark_waited(it, now_ns) &&
+		    (!in_flight_is_marked(it) || is_busy_for_long(it, now_ns) ||
+		     meter_since(now_ns, from_ns) > TURN_MARK_NS))
+			return false;
+		now_ns = clock_steady_ns();
+	}
+	return true;
 }
 
 void members_waited(void)
@@ -463,16 +486,17 @@ void members_waited(void)
 		return;
 	for (int device = 0; device < VGPU_DEVICES_MAX; device++) {
 		struct meter *meter;
-		uint64_t now_ns;
+		bool over;
 
 		if (!RELAXED_LOAD(members[device].in_flight.is_busy))
 			continue;
 		meter = cores_meter(device);
 		if (!meter)
 			continue;
-		now_ns = clock_steady_ns();
-		if (!look(meter, &members[device], NULL, now_ns))
-			utilisation_rest(meter, now_ns);
+		over = is_over_soon(meter, &members[device], clock_steady_ns());
+		in_flight_waited(&members[device].in_flight, !over);
+		if (over)
+			utilisation_rest(meter, clock_steady_ns());
 	}
 }
 

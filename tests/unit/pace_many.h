@@ -51,10 +51,14 @@ static unsigned earliest(void)
 struct mark {
 	struct fake_event *event;
 	uint64_t work_ns; /* of the process, that comes before it */
+	uint64_t took_ns; /* device time of the event itself */
 };
+
+#define MARK_NS 2000 /* of the device, for an event behind a kernel (H200) */
 
 static struct mark marks[EVENTS];       /* a ring */
 static uint64_t mark_count, marks_done; /* in all */
+static uint64_t marks_ns;               /* device time of the events that it has reached */
 static uint64_t span_at;                /* the first span in which a mark may be reached */
 
 /* When the device had done that much of the process's work. */
@@ -80,10 +84,11 @@ static void see_device(void)
 	while (marks_done < mark_count && marks[marks_done % EVENTS].work_ns <= queue->done_ns) {
 		const struct mark *mark = &marks[marks_done++ % EVENTS];
 
+		marks_ns += mark->took_ns;
 		if (mark->event->work_ns == mark->work_ns)
 			mark->event->at_ns = when_done(mark->work_ns);
 	}
-	fake.busy_ns[0] = queue->done_ns;
+	fake.busy_ns[0] = queue->done_ns - marks_ns;
 	if (device_left_ns(&shared->device, self))
 		fake.done_ns[0] = device_expected_ns(&shared->device, self);
 	else if (fake.done_ns[0] > time_ns)
@@ -98,19 +103,24 @@ static void submit_shared(uint64_t ns)
 }
 
 /* A mark of a process without work is reached at once, if the device is not another's. Else the
- * device changes to the process for it. */
+ * device changes to the process for it. Behind a kernel, it takes the device MARK_NS, which is no
+ * work of the program. */
 static void mark_shared(struct fake_event *event)
 {
 	struct device_queue *queue = &shared->device.queue[self];
+	uint64_t before_ns = queue->given_ns;
 
-	if (!device_left_ns(&shared->device, self) && device_is_wanted(&shared->device, self))
+	if (device_left_ns(&shared->device, self))
+		queue->given_ns += MARK_NS;
+	else if (device_is_wanted(&shared->device, self))
 		queue->given_ns++;
 	event->work_ns = queue->given_ns;
 	event->at_ns = device_left_ns(&shared->device, self) ? UINT64_MAX / 2 : time_ns;
 	if (event->at_ns == time_ns) /* it is reached */
 		return;
 	CHECK(mark_count - marks_done < EVENTS);
-	marks[mark_count++ % EVENTS] = (struct mark){event, event->work_ns};
+	marks[mark_count++ % EVENTS] =
+		(struct mark){event, event->work_ns, queue->given_ns - before_ns};
 	see_device();
 }
 

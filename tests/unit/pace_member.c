@@ -308,6 +308,133 @@ UNIT_TEST(test_bursts)
 	assert_true(charged_of_bursts(500, 20 * NS_PER_US, 10 * MS) < 1.1);
 }
 
+/* A mark takes the host and the device as long as a short kernel does. So where the time that has
+ * no mark is short, a few marks measure it: otherwise training with a slow host loses a tenth of
+ * its speed (H200). */
+UNIT_TEST(test_short_tails_take_few_marks)
+{
+	uint64_t marks, launches = 0;
+
+	begin(99);
+	launch_on(1, 1 * NS_PER_US);
+	launch_on(0, 20 * NS_PER_US);
+	pass(10 * MS);
+	marks = fake.fences;
+	for (unsigned period = 0; period < 500; period++) {
+		for (unsigned i = 0; i < 100; i++, launches++) {
+			launch_on(0, 40 * NS_PER_US);
+			pass(20 * NS_PER_US);
+		}
+		pass(fake.done_ns[0] - time_ns + 150 * NS_PER_US);
+	}
+	marks = fake.fences - marks;
+	print_message("%.2f marks for a launch\n", (double)marks / (double)launches);
+	assert_true((double)marks / (double)launches < 0.4);
+	left();
+}
+
+/* A program with eight launches in flight, which waits for the oldest before each launch. Each wait
+ * is for a part of its work. A wait for all of it is marked again. */
+UNIT_TEST(test_waits_for_a_part_take_few_marks)
+{
+	uint64_t marks, launches = 20000, ended_ns;
+
+	begin(99);
+	launch_on(1, 1 * NS_PER_US);
+	for (unsigned i = 0; i < 8; i++)
+		launch_on(0, 50 * NS_PER_US);
+	marks = fake.fences;
+	for (unsigned i = 0; i < launches; i++) {
+		uint64_t oldest_ns = fake.done_ns[0] - 350 * NS_PER_US;
+
+		pace_will_wait(&context_a, false);
+		wait_until(oldest_ns > time_ns ? oldest_ns : time_ns);
+		launch_on(0, 50 * NS_PER_US);
+	}
+	marks = fake.fences - marks;
+	print_message("%.2f marks for a launch\n", (double)marks / (double)launches);
+	assert_true((double)marks / (double)launches < 0.35);
+	pace_will_wait(&context_a, false);
+	pace_will_wait(&context_a, false);
+	ended_ns = fake.done_ns[0];
+	wait_until(ended_ns);
+	pass(NS_PER_S);
+	launch_on(0, 1 * NS_PER_US);
+	assert_in_range(words->member[0].ended, ended_ns - 100 * NS_PER_US,
+			ended_ns + 100 * NS_PER_US);
+	left();
+}
+
+/* A server whose requests wait for a part of their work first, and then for the rest. The second
+ * wait is not known to be for all of it, and its host pauses afterwards. The device reaches a mark
+ * seen_ns late. Returns the time charged, of the time used. */
+static double charged_of_server(uint64_t gap_ns, uint64_t seen_ns)
+{
+	uint64_t until_ns;
+	double part;
+
+	begin(99);
+	launch_on(1, 1 * NS_PER_US);
+	launch_on(0, 1 * NS_PER_US);
+	pass(10 * MS);
+	fake.seen_ns = seen_ns;
+	union_ns = words->group.used_ns = 0;
+	union_until_ns = time_ns;
+	until_ns = time_ns + 5 * NS_PER_S;
+	while (time_ns < until_ns) {
+		launch_on(0, 30 * NS_PER_US);
+		launch_on(0, 30 * NS_PER_US);
+		pace_will_wait(&context_a, false);
+		wait_until(fake.done_ns[0] - 30 * NS_PER_US);
+		launch_on(0, 30 * NS_PER_US);
+		pace_will_wait(&context_a, false);
+		wait_until(fake.done_ns[0]);
+		pass(gap_ns);
+	}
+	part = (double)words->group.used_ns / (double)union_ns;
+	print_message("pauses of %lu us: charged %.3f of what was used\n",
+		      (unsigned long)(gap_ns / 1000), part);
+	left();
+	return part;
+}
+
+UNIT_TEST(test_server_that_waits_for_parts)
+{
+	static const uint64_t gaps_ns[] = {300 * NS_PER_US, 800 * NS_PER_US, 3 * MS, 100 * MS};
+
+	for (unsigned i = 0; i < 2 * sizeof(gaps_ns) / sizeof(*gaps_ns); i++) {
+		double part = charged_of_server(gaps_ns[i / 2], i % 2 * 5 * NS_PER_US);
+
+		assert_true(part > 0.98 && part < 1.1);
+	}
+}
+
+/* A program that hides each long kernel behind a short one, and waits by a poll of its memory. At
+ * first, its periods of work are short, and mostly pause. */
+UNIT_TEST(test_long_kernels_behind_decoys)
+{
+	uint64_t began_ns, busy_ns;
+
+	begin(30);
+	launch_on(1, 1 * NS_PER_US);
+	for (unsigned i = 0; i < 40; i++) {
+		launch_on(0, 5 * NS_PER_US);
+		launch_on(0, 5 * NS_PER_US);
+		pass(fake.done_ns[0] - time_ns + 600 * NS_PER_US);
+	}
+	began_ns = time_ns;
+	busy_ns = fake.busy_ns[0];
+	while (time_ns - began_ns < 5 * NS_PER_S) {
+		launch_on(0, 1 * NS_PER_US);
+		launch_on(0, 1900 * NS_PER_US);
+		pass(fake.done_ns[0] > time_ns ? fake.done_ns[0] - time_ns + 20 * NS_PER_US : 0);
+	}
+	assert_share("the device",
+		     100.0 * (double)(fake.busy_ns[0] - busy_ns) / (double)(time_ns - began_ns), 30,
+		     1, 1.5);
+	left();
+}
+
 /* A process that is stopped as it launches: what it launched last may have taken long, but it pays
  * for no more than TAIL_MOST_NS. */
 UNIT_TEST(test_stopped_as_it_launches)

@@ -139,7 +139,7 @@ UNIT_TEST(test_turn_programs)
 		     starved);
 	if (getenv("PROGRAMS") || getenv("SEED"))
 		return;
-	assert_in_range(too_little, 0, 5);
+	assert_in_range(too_little, 0, 6);
 	assert_in_range(too_much, 0, 1);
 	assert_int_equal(starved, 0);
 }
