@@ -30,13 +30,27 @@
 #include "lock.h"
 #include "pool.h"
 
-#define RECONCILE_INTERVAL_NS (20 * NS_PER_MS) /* NVML takes 10 us: 0.05 % of the time */
-#define NARROW_INTERVAL_NS    (2 * NS_PER_MS)  /* where the slice is nearly full */
+#define RECONCILE_INTERVAL_NS (20 * NS_PER_MS)
+#define NARROW_INTERVAL_NS    (2 * NS_PER_MS) /* where the slice is nearly full */
 #define ODD_MOST              5 /* implausible figures in a row, before NVML is doubted */
 #define NARROW_BYTES          ((uint64_t)512 << 20)
 #define OVER_LEAST            5 /* comparisons in a row that show too much in the accounts */
 #define REST_INTERVAL_NS      NS_PER_S
 #define GUESS_INTERVAL_NS     (10 * NS_PER_MS) /* while threads keep comparisons from being made */
+
+/*
+ * NVML mostly answers within 10 us. Where it takes longer, comparisons take at most 1 % of the
+ * time, and at most 10 % where one is urgent, because the slice is nearly full or because code was
+ * loaded. The intervals that follow from this are bounded, as the driver's own memory is held by
+ * comparisons alone.
+ */
+#define ANSWER_TIMES        100
+#define ANSWER_TIMES_URGENT 10
+#define ANSWER_MOST_NS      (500 * NS_PER_MS)
+
+/* How long NVML took for its last answer, and the shorter of its last two. The process's first
+ * question starts NVML, which takes longer. Both atomic. */
+static uint64_t last_answer_ns, answer_ns;
 
 static bool unmeasured[VGPU_DEVICES_MAX];        /* the newest context's cost is a guess */
 static uint64_t reconciled_ns[VGPU_DEVICES_MAX]; /* when last, 0: never; coarse clock */
@@ -124,13 +138,32 @@ static bool is_code_due(int device)
 					      __atomic_load_n(&code_expected, __ATOMIC_RELAXED);
 }
 
+void quota_reconcile_took(uint64_t ns)
+{
+	uint64_t before_ns = __atomic_exchange_n(&last_answer_ns, ns, __ATOMIC_RELAXED);
+
+	__atomic_store_n(&answer_ns, ns < before_ns ? ns : before_ns, __ATOMIC_RELAXED);
+}
+
+/* The interval, or a longer one if NVML takes long. */
+static uint64_t affordable_ns(uint64_t interval_ns, uint64_t times)
+{
+	uint64_t least_ns = times * __atomic_load_n(&answer_ns, __ATOMIC_RELAXED);
+
+	if (least_ns > ANSWER_MOST_NS)
+		least_ns = ANSWER_MOST_NS;
+	return interval_ns > least_ns ? interval_ns : least_ns;
+}
+
 bool quota_reconcile_due(int device)
 {
-	uint64_t now = clock_coarse_ns(), interval = RECONCILE_INTERVAL_NS;
+	uint64_t now = clock_coarse_ns();
+	uint64_t interval = affordable_ns(RECONCILE_INTERVAL_NS, ANSWER_TIMES);
+	uint64_t urgent = affordable_ns(NARROW_INTERVAL_NS, ANSWER_TIMES_URGENT);
 	uint64_t last = __atomic_load_n(&reconciled_ns[device], __ATOMIC_RELAXED);
 	bool guess = __atomic_load_n(&unmeasured[device], __ATOMIC_ACQUIRE);
 
-	if (is_code_due(device)) {
+	if (is_code_due(device) && (now - last >= urgent || urgent == NARROW_INTERVAL_NS)) {
 		__atomic_store_n(&reconciled_ns[device], now, __ATOMIC_RELAXED);
 		return true;
 	}
@@ -140,9 +173,9 @@ bool quota_reconcile_due(int device)
 		return false;
 	}
 	if (guess)
-		interval = GUESS_INTERVAL_NS;
-	else if (now - last >= NARROW_INTERVAL_NS && quota_is_narrow(device))
-		interval = NARROW_INTERVAL_NS;
+		interval = affordable_ns(GUESS_INTERVAL_NS, ANSWER_TIMES_URGENT);
+	else if (now - last >= urgent && quota_is_narrow(device))
+		interval = urgent;
 	if (now - last < interval)
 		return false;
 	/* One thread gets true; the others see the new time. */

@@ -306,11 +306,15 @@ void quota_ending_end(void);
 /*
  * Whether this process's accounts of the device are due to be compared with NVML's figure. They are
  * due when a new context's cost is not known yet, after quota_reconcile_soon, and after 20 ms, or 2
- * ms where the slice is nearly full. True for one caller, who then takes a ticket, reads NVML and
- * calls quota_reconcile. After quota_expect_code, a comparison is due for every caller until one
- * has been made whose ticket was taken later.
+ * ms where the slice is nearly full. The times are longer where NVML answers slowly
+ * (quota_reconcile_took). True for one caller, who then takes a ticket, reads NVML and calls
+ * quota_reconcile. After quota_expect_code, a comparison is due for every caller until one has been
+ * made whose ticket was taken later.
  */
 bool quota_reconcile_due(int device);
+
+/* NVML took so many ns for its last answer. */
+void quota_reconcile_took(uint64_t ns);
 
 /* Whether NVML has given a plausible figure for this process on the device. Then a comparison finds
  * the memory that the driver takes. */

@@ -64,13 +64,16 @@ static int look(CUdevice device, struct quota_ticket *ret_ticket, uint64_t *ret_
 {
 	char uuid[VGPU_UUID_LEN];
 	unsigned tickets = 0;
+	uint64_t from_ns;
 	int error;
 
 	pools_correct(device); /* otherwise memory that is charged ahead would count as held */
 	do
 		*ret_ticket = quota_reconcile_ticket(device);
 	while (pools_correct(device) && ++tickets < TICKETS);
+	from_ns = clock_now_ns();
 	error = state_device_uuid(device, uuid) ? nvml_own_usage(uuid, ret_bytes) : -ENOENT;
+	quota_reconcile_took(clock_now_ns() - from_ns);
 	if (pools_correct(device))
 		ret_ticket->stamp = QUOTA_NO_STAMP;
 	return error;
