@@ -173,8 +173,10 @@ int quota_settle(const struct quota_reservation *reservation, const struct block
 bool quota_find_block(uint64_t address, struct quota_block *ret_block)
 {
 	struct block block;
+	enum block_state state = blocks_find(address, &block, &ret_block->bytes);
 
-	if (!blocks_find(address, &block, &ret_block->bytes))
+	ret_block->leaving = state == BLOCK_LEAVING;
+	if (state != BLOCK_KNOWN)
 		return false;
 	ret_block->device = block.device;
 	ret_block->context = block.context;
@@ -193,8 +195,9 @@ static void begin_free(struct quota_release *release)
 		__atomic_fetch_add(&frees_in_part, ((uint64_t)1 << 32) + 1, __ATOMIC_SEQ_CST);
 }
 
-static void end_free(const struct quota_release *release)
+static void end_free(const struct quota_release *release, bool lingers)
 {
+	blocks_left(&release->block, lingers);
 	if (release->in_part)
 		__atomic_fetch_sub(&frees_in_part, 1, __ATOMIC_SEQ_CST);
 }
@@ -206,7 +209,7 @@ bool quota_free_begin(uint64_t address, struct quota_release *ret_release)
 	if (!blocks_known(address)) /* most often a pool's: not worth a stamp */
 		return false;
 	account_begin();
-	if (!blocks_remove(address, &release.block, &release.bytes)) {
+	if (!blocks_leave(address, &release.block, &release.bytes)) {
 		account_end();
 		return false;
 	}
@@ -217,7 +220,7 @@ bool quota_free_begin(uint64_t address, struct quota_release *ret_release)
 
 void quota_free_commit(const struct quota_release *release)
 {
-	end_free(release);
+	end_free(release, false);
 	if (release->block.managed)
 		moved_end(release->block.address);
 	if (release->bytes) {
@@ -240,7 +243,7 @@ void quota_free_orphan(const struct quota_release *release)
 	const struct block *block = &release->block;
 
 	account_begin();
-	end_free(release);
+	end_free(release, true);
 	if (!block->managed) /* which no comparison would find gone */
 		account_orphan(block->device, release->bytes);
 	else
@@ -267,6 +270,6 @@ void quota_free_undo(const struct quota_release *release)
 		else if (!release->block.managed)
 			account_charge_held(release->block.device, taken - release->bytes);
 	}
-	end_free(release);
+	end_free(release, false);
 	account_end();
 }

@@ -5,6 +5,11 @@
  * span's first and last are its own and need no entry. An allocation within one granule is only
  * counted. Eight million allocations of 1 KiB take as much room here as the 4,000 granules in which
  * they lie.
+ *
+ * Two more tables have the marks of allocations that have left the accounts while the driver has
+ * their memory, by the granule in which the allocation begins. `leaving` has the number of those
+ * that blocks_left ends. `lingering` has those that only the end of their context ends. Where there
+ * is no memory for a mark, every unknown address counts as one of an allocation that is leaving.
  */
 #include "blocks.h"
 
@@ -16,7 +21,9 @@
 #define GRANULE_SHIFT 21
 
 static struct lock lock = LOCK_INIT;
-static struct table granules, spans; /* under `lock` */
+static struct table granules, spans;    /* under `lock` */
+static struct table leaving, lingering; /* by granule; under `lock` */
+static uint64_t unmarked;               /* how many marks had no memory; under `lock` */
 
 static uint64_t first_granule(const struct block *block)
 {
@@ -115,27 +122,79 @@ static struct block block_of(uint64_t address, uint64_t size_bytes, const struct
 			      .managed = entry->managed};
 }
 
-bool blocks_remove(uint64_t address, struct block *ret_block, uint64_t *ret_bytes)
+static bool remove_locked(uint64_t address, struct block *ret_block, uint64_t *ret_bytes)
 {
-	struct entry *entry;
+	struct entry *entry = table_find(&spans, address);
 
-	lock_acquire(&lock);
-	entry = table_find(&spans, address);
 	if (entry) {
 		*ret_block = block_of(address, entry->amount, entry);
 		table_remove(&spans, entry);
 		*ret_bytes = leave_granule(first_granule(ret_block)) + inner_bytes(ret_block) +
 			     leave_granule(last_granule(ret_block));
-		lock_release(&lock);
 		return true;
 	}
 	entry = table_find(&granules, address >> GRANULE_SHIFT);
-	if (entry) {
-		*ret_block = block_of(address, 1, entry);
-		*ret_bytes = leave_granule(address >> GRANULE_SHIFT);
-	}
+	if (!entry)
+		return false;
+	*ret_block = block_of(address, 1, entry);
+	*ret_bytes = leave_granule(address >> GRANULE_SHIFT);
+	return true;
+}
+
+bool blocks_remove(uint64_t address, struct block *ret_block, uint64_t *ret_bytes)
+{
+	bool found;
+
+	lock_acquire(&lock);
+	found = remove_locked(address, ret_block, ret_bytes);
 	lock_release(&lock);
-	return entry != NULL;
+	return found;
+}
+
+static void mark_locked(struct table *table, const struct block *block)
+{
+	struct entry *mark = table_find(table, first_granule(block));
+
+	if (!mark)
+		mark = table_add(table, first_granule(block));
+	if (mark) {
+		mark->context = block->context;
+		mark->amount++;
+	} else {
+		unmarked++;
+	}
+}
+
+/* Ends a mark. If the table has none, there was no memory for it. */
+static void unmark_locked(struct table *table, const struct block *block)
+{
+	struct entry *mark = table_find(table, first_granule(block));
+
+	if (!mark)
+		unmarked--;
+	else if (--mark->amount == 0)
+		table_remove(table, mark);
+}
+
+bool blocks_leave(uint64_t address, struct block *ret_block, uint64_t *ret_bytes)
+{
+	bool found;
+
+	lock_acquire(&lock);
+	found = remove_locked(address, ret_block, ret_bytes);
+	if (found)
+		mark_locked(&leaving, ret_block);
+	lock_release(&lock);
+	return found;
+}
+
+void blocks_left(const struct block *block, bool lingers)
+{
+	lock_acquire(&lock);
+	if (lingers)
+		mark_locked(&lingering, block);
+	unmark_locked(&leaving, block);
+	lock_release(&lock);
 }
 
 bool blocks_known(uint64_t address)
@@ -148,24 +207,35 @@ bool blocks_known(uint64_t address)
 	return known;
 }
 
-bool blocks_find(uint64_t address, struct block *ret_block, uint64_t *ret_bytes)
+static enum block_state find_locked(uint64_t address, struct block *ret_block, uint64_t *ret_bytes)
 {
-	const struct entry *entry;
+	uint64_t granule = address >> GRANULE_SHIFT;
+	const struct entry *entry = table_find(&spans, address);
 
-	lock_acquire(&lock);
-	entry = table_find(&spans, address);
 	if (entry) {
 		*ret_block = block_of(address, entry->amount, entry);
 		*ret_bytes = inner_bytes(ret_block) + 2 * GRANULE_BYTES;
-	} else {
-		entry = table_find(&granules, address >> GRANULE_SHIFT);
-		if (entry) {
-			*ret_block = block_of(address, 1, entry);
-			*ret_bytes = GRANULE_BYTES;
-		}
+		return BLOCK_KNOWN;
 	}
+	entry = table_find(&granules, granule);
+	if (entry) {
+		*ret_block = block_of(address, 1, entry);
+		*ret_bytes = GRANULE_BYTES;
+		return BLOCK_KNOWN;
+	}
+	if (unmarked || table_find(&leaving, granule) || table_find(&lingering, granule))
+		return BLOCK_LEAVING;
+	return BLOCK_UNKNOWN;
+}
+
+enum block_state blocks_find(uint64_t address, struct block *ret_block, uint64_t *ret_bytes)
+{
+	enum block_state state;
+
+	lock_acquire(&lock);
+	state = find_locked(address, ret_block, ret_bytes);
 	lock_release(&lock);
-	return entry != NULL;
+	return state;
 }
 
 /* The sums of bytes while a context's entries are removed. */
@@ -199,6 +269,13 @@ static bool sweep_granule(void *arg, const struct entry *entry)
 	return true;
 }
 
+static bool is_of_context(void *arg, const struct entry *entry)
+{
+	const struct sweep *sweep = arg;
+
+	return entry->context == sweep->context;
+}
+
 void blocks_remove_context(uint64_t context, uint64_t *ret_bytes, uint64_t *ret_managed_bytes)
 {
 	struct sweep sweep = {.context = context};
@@ -206,6 +283,7 @@ void blocks_remove_context(uint64_t context, uint64_t *ret_bytes, uint64_t *ret_
 	lock_acquire(&lock);
 	table_remove_if(&spans, sweep_span, &sweep);
 	table_remove_if(&granules, sweep_granule, &sweep);
+	table_remove_if(&lingering, is_of_context, &sweep);
 	lock_release(&lock);
 	*ret_bytes = sweep.bytes;
 	*ret_managed_bytes = sweep.managed_bytes;
@@ -216,4 +294,7 @@ void blocks_forked(void)
 	lock_init(&lock);
 	table_clear(&granules);
 	table_clear(&spans);
+	table_clear(&leaving);
+	table_clear(&lingering);
+	unmarked = 0;
 }

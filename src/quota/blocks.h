@@ -46,11 +46,23 @@ int blocks_enter(const struct block *block, uint64_t *ret_bytes);
  * lies is kept. */
 bool blocks_remove(uint64_t address, struct block *ret_block, uint64_t *ret_bytes);
 
+/* blocks_leave does the same, and marks the block as leaving: the driver may have the memory until
+ * blocks_left. blocks_left comes after the driver has freed the block, or after blocks_enter has
+ * put it back. lingers: the driver frees the block later, and no call will report that. Then the
+ * block stays marked until its context ends. */
+bool blocks_leave(uint64_t address, struct block *ret_block, uint64_t *ret_bytes);
+void blocks_left(const struct block *block, bool lingers);
+
 /* Whether there is one there, or in its granule. */
 bool blocks_known(uint64_t address);
 
-/* The same without taking it out. ret_bytes: of all granules that it lies in, alone or not. */
-bool blocks_find(uint64_t address, struct block *ret_block, uint64_t *ret_bytes);
+/* What is known of an address at which an allocation begins. BLOCK_LEAVING: the granule has no
+ * allocation, and one that began in the granule is marked as leaving. */
+enum block_state { BLOCK_UNKNOWN, BLOCK_KNOWN, BLOCK_LEAVING };
+
+/* Looks for the allocation. If BLOCK_KNOWN, *ret_bytes is the size of all granules that it lies in,
+ * also of those that others share. */
+enum block_state blocks_find(uint64_t address, struct block *ret_block, uint64_t *ret_bytes);
 
 /* Takes out all that a context frees when it ends: bytes of device memory, and of managed memory.
  */

@@ -300,3 +300,90 @@ UNIT_TEST(test_no_memory_for_the_end)
 	assert_int_equal(enter(BASE, KIB), 2 * MIB); /* its first granule is not taken */
 	assert_int_equal(enter(BASE + 8 * MIB, KIB), 2 * MIB);
 }
+
+/* -- leaving ---------------------------------------------------------------------------------- */
+
+static enum block_state state_of(uint64_t address)
+{
+	struct block block;
+	uint64_t bytes;
+
+	return blocks_find(address, &block, &bytes);
+}
+
+static struct block begin_to_leave(uint64_t address)
+{
+	struct block block = {.address = 0};
+	uint64_t bytes;
+
+	assert_true(blocks_leave(address, &block, &bytes));
+	return block;
+}
+
+UNIT_TEST(test_leaving)
+{
+	struct block big, small, other;
+	uint64_t bytes;
+
+	enter(BASE, 8 * MIB);
+	enter(BASE + 16 * MIB, KIB);
+	enter(BASE + 16 * MIB + KIB, KIB);
+	big = begin_to_leave(BASE);
+	small = begin_to_leave(BASE + 16 * MIB);
+	assert_int_equal(state_of(BASE), BLOCK_LEAVING);
+	assert_int_equal(state_of(BASE + 16 * MIB),
+			 BLOCK_KNOWN); /* its neighbour has the granule */
+	other = begin_to_leave(BASE + 16 * MIB + KIB);
+	assert_int_equal(state_of(BASE + 16 * MIB), BLOCK_LEAVING);
+	assert_int_equal(state_of(BASE + 64 * MIB), BLOCK_UNKNOWN);
+	blocks_left(&small, false);
+	assert_int_equal(state_of(BASE + 16 * MIB), BLOCK_LEAVING);
+	blocks_left(&other, false);
+	assert_int_equal(state_of(BASE + 16 * MIB), BLOCK_UNKNOWN);
+	assert_int_equal(blocks_enter(&big, &bytes), 0); /* the driver has refused */
+	blocks_left(&big, false);
+	assert_int_equal(state_of(BASE), BLOCK_KNOWN);
+	leave(BASE);
+	assert_int_equal(state_of(BASE), BLOCK_UNKNOWN);
+}
+
+UNIT_TEST(test_lingering)
+{
+	struct block first, second;
+	uint64_t bytes, managed;
+
+	enter_in(1, BASE, 4 * MIB);
+	enter_in(2, BASE + 64 * MIB, 4 * MIB);
+	first = begin_to_leave(BASE);
+	second = begin_to_leave(BASE + 64 * MIB);
+	blocks_left(&first, true);
+	blocks_left(&second, true);
+	assert_int_equal(state_of(BASE), BLOCK_LEAVING);
+	blocks_remove_context(1, &bytes, &managed);
+	assert_int_equal(bytes, 0);
+	assert_int_equal(state_of(BASE), BLOCK_UNKNOWN);
+	assert_int_equal(state_of(BASE + 64 * MIB), BLOCK_LEAVING);
+	blocks_forked();
+	assert_int_equal(state_of(BASE + 64 * MIB), BLOCK_UNKNOWN);
+}
+
+static long fail_maps(long number)
+{
+	return number == SYS_mmap ? -ENOMEM : 0;
+}
+
+/* Where a mark has no memory, every unknown address may be one of the block's. */
+UNIT_TEST(test_unmarked)
+{
+	struct block block;
+
+	enter(BASE, 4 * MIB);
+	sys_fault = fail_maps;
+	block = begin_to_leave(BASE);
+	sys_fault = NULL;
+	assert_int_equal(state_of(BASE), BLOCK_LEAVING);
+	assert_int_equal(state_of(BASE + GIB), BLOCK_LEAVING);
+	blocks_left(&block, false);
+	assert_int_equal(state_of(BASE), BLOCK_UNKNOWN);
+	assert_int_equal(state_of(BASE + GIB), BLOCK_UNKNOWN);
+}

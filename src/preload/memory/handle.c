@@ -11,6 +11,8 @@
 #include "exports.h"
 #include "headroom.h"
 #include "hooks.h"
+#include "log.h"
+#include "sys.h"
 #include "trace.h"
 #include "virtual.h"
 
@@ -121,24 +123,98 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, vo
 	return result;
 }
 
+/* -- address ranges ---------------------------------------------------------------------------- */
+
+/* A part of memory that is to be exported as a DMA-BUF. */
+struct range {
+	CUdeviceptr address;
+	size_t size;
+	unsigned long long flags;
+};
+
+static CUresult export_range(const struct range *range, int *ret_fd)
+{
+	return cuda.cuMemGetHandleForAddressRange(ret_fd, range->address, range->size,
+						  CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD,
+						  range->flags);
+}
+
 /* The block that has the address, and where it begins. */
 static bool find_block(CUdeviceptr address, CUdeviceptr *ret_base, struct quota_block *ret_block)
 {
 	size_t size;
 
+	ret_block->leaving = false;
 	return cuda.cuMemGetAddressRange_v2(ret_base, &size, address) == CUDA_SUCCESS &&
 	       quota_find_block(*ret_base, ret_block);
 }
 
-/* A DMA-BUF keeps its memory: a block, or physical memory that is mapped at the address. The memory
- * is known to be exported before the driver exports it, as another thread may free it meanwhile. */
-CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t size,
-				       CUmemRangeHandleType handleType, unsigned long long flags)
+/* The charge of a block that has left the accounts cannot stay with a descriptor of it. */
+static CUresult refuse_leaving(void)
+{
+	static bool said;
+
+	if (!__atomic_exchange_n(&said, true, __ATOMIC_RELAXED))
+		log_line(LOG_ERROR, "cuMemGetHandleForAddressRange is refused for memory that "
+				    "another call is freeing or allocating: a descriptor would "
+				    "keep the memory without a charge");
+	return CUDA_ERROR_INVALID_VALUE;
+}
+
+/* The block is looked for again after the record is made: a free that began before that may have
+ * looked for records already. */
+static CUresult export_block(const struct range *range, CUdeviceptr base,
+			     const struct quota_block *block, int *ret_fd)
+{
+	struct quota_block again;
+	CUresult result;
+	uint32_t serial;
+
+	if (!share_export_begin(base, block->device, (CUcontext)(uintptr_t)block->context, &serial))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	if (quota_find_block(base, &again))
+		result = export_range(range, ret_fd);
+	else
+		result = refuse_leaving();
+	return share_export_end(serial, result, *ret_fd, block->bytes);
+}
+
+static bool is_counted(CUdeviceptr address)
 {
 	CUmemGenericAllocationHandle memory;
 	struct quota_block block;
 	CUdeviceptr base;
-	uint32_t serial;
+	CUdevice device;
+
+	if (virtual_reference_begin_mapped(address, &memory, &device)) {
+		virtual_reference_drop(memory);
+		return true;
+	}
+	return find_block(address, &base, &block) || block.leaving;
+}
+
+/* Memory that is in no accounts, such as a pool's. If the accounts have it afterwards, another
+ * thread has allocated it meanwhile. */
+static CUresult export_uncounted(const struct range *range, int *ret_fd)
+{
+	CUresult result = export_range(range, ret_fd);
+
+	if (result != CUDA_SUCCESS || !is_counted(range->address))
+		return result;
+	sys_close(*ret_fd);
+	return refuse_leaving();
+}
+
+/* A DMA-BUF keeps its memory: a block, or physical memory that is mapped at the address. The memory
+ * is known to be exported before the driver exports it, as another thread may free it meanwhile. A
+ * block that is being freed is refused. */
+CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t size,
+				       CUmemRangeHandleType handleType, unsigned long long flags)
+{
+	const struct range range = {dptr, size, flags};
+	CUmemGenericAllocationHandle memory;
+	struct quota_block block;
+	CUdeviceptr base;
 	CUdevice device;
 	CUresult result;
 	uint64_t bytes;
@@ -149,19 +225,17 @@ CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t si
 	if (!handle || handleType != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD || !quota_attached())
 		return cuda.cuMemGetHandleForAddressRange(handle, dptr, size, handleType, flags);
 	if (virtual_reference_begin_mapped(dptr, &memory, &device)) {
-		result = cuda.cuMemGetHandleForAddressRange(&fd, dptr, size, handleType, flags);
+		result = export_range(&range, &fd);
 		if (result == CUDA_SUCCESS &&
 		    quota_holding_charge(HOLDING_PHYSICAL, memory, &device, &bytes))
 			result = export_fd(memory, fd, device, bytes, NULL);
 		virtual_reference_drop(memory);
 	} else if (find_block(dptr, &base, &block)) {
-		if (!share_export_begin(base, block.device, (CUcontext)(uintptr_t)block.context,
-					&serial))
-			return CUDA_ERROR_OUT_OF_MEMORY;
-		result = cuda.cuMemGetHandleForAddressRange(&fd, dptr, size, handleType, flags);
-		result = share_export_end(serial, result, fd, block.bytes);
+		result = export_block(&range, base, &block, &fd);
+	} else if (block.leaving) {
+		result = refuse_leaving();
 	} else {
-		return cuda.cuMemGetHandleForAddressRange(handle, dptr, size, handleType, flags);
+		result = export_uncounted(&range, &fd);
 	}
 	if (result == CUDA_SUCCESS)
 		memcpy(handle, &fd, sizeof(fd));

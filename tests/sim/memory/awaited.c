@@ -95,3 +95,38 @@ TEST(exported_beyond_the_list)
 	CHECK_AT_MOST(outside_used(0), ledger_used(0));
 	CHECK_EQUAL(close(fd), 0);
 }
+
+static CUresult export_at(CUdeviceptr address, int *ret_fd)
+{
+	return cuMemGetHandleForAddressRange(ret_fd, address, GRANULE,
+					     CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
+}
+
+/* The stream has not come to the free, also where more frees wait than are kept in mind. The block
+ * stays on the device for so long, and a descriptor would keep it. */
+TEST(export_behind_a_stream)
+{
+	CUdeviceptr blocks[65];
+	CUstream stream = stream_start("4g");
+	CUfunction spin = spin_load();
+	int fd = -1;
+
+	for (unsigned i = 0; i < 65; i++)
+		blocks[i] = take(GRANULE);
+	busy(spin, 300 * MS, stream);
+	for (unsigned i = 0; i < 65; i++)
+		give_async(blocks[i], stream);
+	for (unsigned i = 0; i < 65; i++)
+		CHECK_EQUAL(export_at(blocks[i], &fd), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(fd, -1);
+	synchronise(stream);
+	sleep_ms(50);
+	synchronise(stream);
+	CHECK_AT_MOST(outside_used(0), ledger_used(0));
+	for (unsigned i = 0; i < 65; i++)
+		blocks[i] = take(GRANULE);
+	for (unsigned i = 0; i < 65; i++) {
+		CHECK_OK(export_at(blocks[i], &fd));
+		CHECK_EQUAL(close(fd), 0);
+	}
+}

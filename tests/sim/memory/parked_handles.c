@@ -283,6 +283,12 @@ static void with_exported_block(void)
 	CHECK_OK(export_block());
 }
 
+/* A block that the library does not see, as its free has begun. */
+static void export_leaving(void)
+{
+	CHECK_EQUAL(export_block(), CUDA_ERROR_INVALID_VALUE);
+}
+
 static void end_exportable(void)
 {
 	release(0);
@@ -315,6 +321,8 @@ static const struct parked_row exports[] = {
 	       .make = export_block, .undo = free_and_close),
 	PARKED("free_exported", "cuMemFree_v2@2", .prepare = with_exported_block,
 	       .make = free_block, .undo = close_file),
+	PARKED("export_leaving", "cuMemFree_v2@2", .prepare = with_block, .make = free_block,
+	       .meanwhile = export_leaving, .undo = nothing, GIVES(64)),
 };
 TEST_TABLE(exports, parked_play);
 
