@@ -5,7 +5,8 @@
  *
  * A reference ends when the driver's call that drops it has returned. Until then the entry stays.
  * So the memory stays charged while another thread's call has not dropped its reference yet, and a
- * reference that is made meanwhile counts.
+ * reference that is made meanwhile counts. References, mappings, bindings and releases name their
+ * memory by the entry's serial, as the driver may give the handle to other memory at any time.
  *
  * Always: the charge of a kind is the sum over its entries and reservations; small.c computes the
  * charge of arrays that share granules. A reference that could not be recorded is one too many for
@@ -27,12 +28,12 @@
 
 static struct lock lock = LOCK_INIT;
 static struct table tables[HOLDING_KINDS]; /* under `lock` */
-/* Entries whose handle the driver has given to other memory while calls that release them have not
- * returned, by serial. Under `lock`. */
+/* Entries whose handle the driver has given to other memory while calls that make or release
+ * references to them have not returned, by serial. Under `lock`. */
 static struct table replaced[HOLDING_KINDS];
 static uint32_t serials;      /* of entries and mappings; under `lock` */
-static struct table mappings; /* address to handle (context) and serial; under `lock` */
-static struct table bindings; /* place to handle (context) and owner (amount); under `lock` */
+static struct table mappings; /* address to handle (context) and serials; under `lock` */
+static struct table bindings; /* place to handle (context), its serial, owner (amount); `lock` */
 
 void holdings_forked(void)
 {
@@ -127,19 +128,19 @@ static uint64_t replaced_key(uint32_t serial)
 	return (uint64_t)1 << 32 | serial; /* never 0 */
 }
 
-/* The driver gives the handle to other memory, so the memory that had it is gone. Release calls of
- * that memory that have not returned refund its charge. Without such a call, the library did not
- * see the memory's end, and refunds the charge here. */
+/* The driver gives the handle to other memory, so the memory that had it is gone. Calls that make
+ * or release a reference to that memory, and have not returned, refund its charge. Without such a
+ * call, the library did not see the memory's end, and refunds the charge here. */
 static void replace_locked(enum holding_kind kind, struct entry *entry)
 {
 	struct entry *kept =
-		entry->ending ? table_add(&replaced[kind], replaced_key(entry->serial)) : NULL;
+		entry->pending ? table_add(&replaced[kind], replaced_key(entry->serial)) : NULL;
 
 	if (kept) {
 		*kept = *entry;
 		kept->key = replaced_key(entry->serial);
-		if (kept->references > kept->ending)
-			kept->references = kept->ending;
+		if (kept->references > kept->pending)
+			kept->references = kept->pending;
 	} else {
 		refund_locked(kind, entry->device, entry->context, entry->shared, entry->amount);
 	}
@@ -163,7 +164,7 @@ int quota_holding_add(const struct holding_reservation *reservation, uint64_t ha
 		entry->shared = reservation->shared;
 		entry->exported = false;
 		entry->references = 1;
-		entry->ending = 0;
+		entry->pending = 0;
 		entry->serial = ++serials;
 	}
 	lock_release(&lock);
@@ -173,34 +174,143 @@ int quota_holding_add(const struct holding_reservation *reservation, uint64_t ha
 	return 0;
 }
 
-static int hold_again_locked(enum holding_kind kind, uint64_t handle)
+/* The entry with that serial, in the table where it is. NULL: its context has ended, or a reference
+ * too many was released. */
+static struct entry *find_serial_locked(enum holding_kind kind, uint64_t handle, uint32_t serial,
+					struct table **ret_table)
+{
+	struct entry *entry;
+
+	*ret_table = &tables[kind];
+	entry = table_find(*ret_table, handle);
+	if (entry && entry->serial == serial)
+		return entry;
+	*ret_table = &replaced[kind];
+	return table_find(*ret_table, replaced_key(serial));
+}
+
+/* Begins a reference to the memory that has the handle now. */
+static bool refer_locked(enum holding_kind kind, uint64_t handle, struct holding_reference *ret)
 {
 	struct entry *entry = table_find(&tables[kind], handle);
 
+	*ret = (struct holding_reference){.kind = kind, .handle = handle, .device = -1};
 	if (!entry)
-		return -1;
+		return false;
 	entry->references++;
-	return entry->device;
+	entry->pending++;
+	ret->serial = entry->serial;
+	ret->device = entry->device;
+	ret->bytes = entry->amount;
+	return true;
 }
 
-int quota_holding_ref(enum holding_kind kind, uint64_t handle)
+bool quota_reference_begin(enum holding_kind kind, uint64_t handle, struct holding_reference *ret)
 {
-	int device;
+	bool known;
 
 	lock_acquire(&lock);
-	device = hold_again_locked(kind, handle);
+	known = refer_locked(kind, handle, ret);
 	lock_release(&lock);
-	return device;
+	return known;
+}
+
+bool quota_reference_is_stale(const struct holding_reference *reference)
+{
+	const struct entry *entry;
+	bool stale;
+
+	lock_acquire(&lock);
+	entry = table_find(&tables[reference->kind], reference->handle);
+	stale = !entry || entry->serial != reference->serial;
+	lock_release(&lock);
+	return stale;
+}
+
+bool quota_reference_renew(struct holding_reference *reference, struct holding_reference *ret_old)
+{
+	const struct entry *entry;
+	bool stale;
+
+	lock_acquire(&lock);
+	entry = table_find(&tables[reference->kind], reference->handle);
+	stale = !entry || entry->serial != reference->serial;
+	if (stale) {
+		*ret_old = *reference;
+		refer_locked(reference->kind, reference->handle, reference);
+	}
+	lock_release(&lock);
+	return stale;
+}
+
+static void keep_locked(const struct holding_reference *reference)
+{
+	struct table *table;
+	struct entry *entry =
+		find_serial_locked(reference->kind, reference->handle, reference->serial, &table);
+
+	if (entry)
+		entry->pending--;
+}
+
+void quota_reference_keep(const struct holding_reference *reference)
+{
+	lock_acquire(&lock);
+	keep_locked(reference);
+	lock_release(&lock);
+}
+
+static void fill_release(const struct entry *entry, enum holding_kind kind, uint64_t handle,
+			 struct holding_release *ret_release)
+{
+	*ret_release = (struct holding_release){.kind = kind,
+						.handle = handle,
+						.context = entry->context,
+						.device = entry->device,
+						.serial = entry->serial,
+						.last = entry->references == entry->pending,
+						.shared = entry->shared,
+						.exported = entry->exported,
+						.bytes = entry->amount};
+}
+
+bool quota_reference_drop(const struct holding_reference *reference,
+			  struct holding_release *ret_release)
+{
+	const struct entry *entry;
+	struct table *table;
+
+	account_begin();
+	lock_acquire(&lock);
+	entry = find_serial_locked(reference->kind, reference->handle, reference->serial, &table);
+	if (entry)
+		fill_release(entry, reference->kind, reference->handle, ret_release);
+	lock_release(&lock);
+	if (!entry)
+		account_end();
+	return entry != NULL;
+}
+
+static void note_export_locked(struct entry *entry)
+{
+	if (entry)
+		entry->exported = true;
 }
 
 void quota_holding_note_export(uint64_t handle)
 {
-	struct entry *entry;
+	lock_acquire(&lock);
+	note_export_locked(table_find(&tables[HOLDING_PHYSICAL], handle));
+	lock_release(&lock);
+}
+
+void quota_reference_note_export(const struct holding_reference *reference)
+{
+	struct table *table;
 
 	lock_acquire(&lock);
-	entry = table_find(&tables[HOLDING_PHYSICAL], handle);
-	if (entry)
-		entry->exported = true;
+	note_export_locked(
+		find_serial_locked(reference->kind, reference->handle, reference->serial, &table));
 	lock_release(&lock);
 }
 
@@ -229,39 +339,31 @@ bool quota_holding_is_known(enum holding_kind kind, uint64_t handle)
 
 /* -- releasing -------------------------------------------------------------------------------- */
 
-static bool let_go_locked(enum holding_kind kind, uint64_t handle,
+/* Begins to release a reference to the entry (NULL: there is none). */
+static bool let_go_locked(struct entry *entry, enum holding_kind kind, uint64_t handle,
 			  struct holding_release *ret_release)
 {
-	struct entry *entry = table_find(&tables[kind], handle);
-
 	if (!entry)
 		return false;
-	*ret_release = (struct holding_release){.kind = kind,
-						.handle = handle,
-						.context = entry->context,
-						.device = entry->device,
-						.serial = entry->serial,
-						.last = entry->references == entry->ending + 1,
-						.shared = entry->shared,
-						.exported = entry->exported,
-						.bytes = entry->amount};
-	entry->ending++;
+	entry->pending++;
+	fill_release(entry, kind, handle, ret_release);
 	return true;
 }
 
-/* The entry of the release, in the table where it is. NULL: its context has ended, or a reference
- * too many was released. */
+/* The same of a reference that a mapping or a binding has. */
+static bool let_go_of_locked(const struct entry *referrer, struct holding_release *ret_release)
+{
+	struct table *table;
+	struct entry *entry = find_serial_locked(HOLDING_PHYSICAL, referrer->context,
+						 referrer->references, &table);
+
+	return let_go_locked(entry, HOLDING_PHYSICAL, referrer->context, ret_release);
+}
+
 static struct entry *entry_of_locked(const struct holding_release *release,
 				     struct table **ret_table)
 {
-	struct entry *entry;
-
-	*ret_table = &tables[release->kind];
-	entry = table_find(*ret_table, release->handle);
-	if (entry && entry->serial == release->serial)
-		return entry;
-	*ret_table = &replaced[release->kind];
-	return table_find(*ret_table, replaced_key(release->serial));
+	return find_serial_locked(release->kind, release->handle, release->serial, ret_table);
 }
 
 /* Removes the mapping of the release. False: another call has, and has ended its reference. */
@@ -285,8 +387,9 @@ static void end_locked(struct holding_release *release)
 	release->last = ends && entry && entry->references == 1;
 	if (!entry)
 		return;
+	release->replaced = table == &replaced[release->kind];
 	release->exported = entry->exported;
-	entry->ending--;
+	entry->pending--;
 	if (ends)
 		entry->references--;
 	if (release->last)
@@ -300,7 +403,7 @@ bool quota_holding_unref_begin(enum holding_kind kind, uint64_t handle,
 
 	account_begin();
 	lock_acquire(&lock);
-	known = let_go_locked(kind, handle, ret_release);
+	known = let_go_locked(table_find(&tables[kind], handle), kind, handle, ret_release);
 	lock_release(&lock);
 	if (!known)
 		account_end();
@@ -335,7 +438,7 @@ void quota_holding_unref_undo(struct holding_release *release)
 	lock_acquire(&lock);
 	entry = entry_of_locked(release, &table);
 	if (entry)
-		entry->ending--;
+		entry->pending--;
 	lock_release(&lock);
 	account_end();
 }
@@ -345,14 +448,14 @@ void quota_holding_unref_undo(struct holding_release *release)
 /* Begins to release the mapping's reference. False: its memory is not known. */
 static bool unmap_locked(const struct entry *mapping, struct holding_release *ret_release)
 {
-	if (!let_go_locked(HOLDING_PHYSICAL, mapping->context, ret_release))
+	if (!let_go_of_locked(mapping, ret_release))
 		return false;
 	ret_release->address = mapping->key;
 	ret_release->mapping = mapping->serial;
 	return true;
 }
 
-bool quota_mapped(uint64_t address, uint64_t size_bytes, uint64_t handle,
+bool quota_mapped(uint64_t address, uint64_t size_bytes, const struct holding_reference *reference,
 		  struct holding_release *ret_before)
 {
 	struct entry *mapping;
@@ -369,10 +472,12 @@ bool quota_mapped(uint64_t address, uint64_t size_bytes, uint64_t handle,
 	if (!mapping)
 		mapping = table_add(&mappings, address);
 	if (mapping) {
-		mapping->context = handle;
+		mapping->context = reference->handle;
+		mapping->references = reference->serial;
 		mapping->amount = size_bytes;
 		mapping->serial = ++serials;
 	}
+	keep_locked(reference);
 	lock_release(&lock);
 	if (!before)
 		account_end();
@@ -450,6 +555,7 @@ size_t quota_unmapping(uint64_t address, uint64_t end, struct holding_release *r
 /* Looks for the mapping in which an address lies. */
 struct mapping_search {
 	uint64_t address, handle;
+	uint32_t serial; /* of the memory */
 };
 
 static bool search(void *arg, const struct entry *mapping)
@@ -457,28 +563,30 @@ static bool search(void *arg, const struct entry *mapping)
 	struct mapping_search *search = arg;
 
 	if (search->address - mapping->key < length_of(mapping))
-		search->handle = mapping->context;
+		*search = (struct mapping_search){search->address, mapping->context,
+						  mapping->references};
 	return false;
 }
 
-int quota_hold_mapped(uint64_t address, uint64_t *ret_handle)
+bool quota_reference_begin_mapped(uint64_t address, struct holding_reference *ret)
 {
-	struct mapping_search looked = {address, 0};
-	int device = -1;
+	struct mapping_search looked = {address, 0, 0};
+	const struct entry *entry;
+	bool known = false;
 
 	lock_acquire(&lock);
 	if (mappings.count)
 		table_remove_if(&mappings, search, &looked);
-	if (looked.handle)
-		device = hold_again_locked(HOLDING_PHYSICAL, looked.handle);
+	entry = looked.handle ? table_find(&tables[HOLDING_PHYSICAL], looked.handle) : NULL;
+	if (entry && entry->serial == looked.serial)
+		known = refer_locked(HOLDING_PHYSICAL, looked.handle, ret);
 	lock_release(&lock);
-	*ret_handle = looked.handle;
-	return device;
+	return known;
 }
 
 /* -- bindings ---------------------------------------------------------------------------------- */
 
-bool quota_bound(uint64_t place, uint64_t owner, uint64_t handle,
+bool quota_bound(uint64_t place, uint64_t owner, const struct holding_reference *reference,
 		 struct holding_release *ret_before)
 {
 	struct entry *binding;
@@ -488,13 +596,15 @@ bool quota_bound(uint64_t place, uint64_t owner, uint64_t handle,
 	lock_acquire(&lock);
 	binding = table_find(&bindings, place);
 	if (binding)
-		before = let_go_locked(HOLDING_PHYSICAL, binding->context, ret_before);
+		before = let_go_of_locked(binding, ret_before);
 	else
 		binding = table_add(&bindings, place);
 	if (binding) {
-		binding->context = handle;
+		binding->context = reference->handle;
+		binding->references = reference->serial;
 		binding->amount = owner;
 	}
+	keep_locked(reference);
 	lock_release(&lock);
 	if (!before)
 		account_end();
@@ -510,7 +620,7 @@ bool quota_unbound(uint64_t place, struct holding_release *ret_release)
 	lock_acquire(&lock);
 	binding = table_find(&bindings, place);
 	if (binding) {
-		known = let_go_locked(HOLDING_PHYSICAL, binding->context, ret_release);
+		known = let_go_of_locked(binding, ret_release);
 		table_remove(&bindings, binding);
 	}
 	lock_release(&lock);
@@ -543,7 +653,7 @@ static bool unbind(void *arg, const struct entry *binding)
 
 	if (unbinding->count == unbinding->most || !is_unbound(unbinding, binding))
 		return false;
-	if (!let_go_locked(HOLDING_PHYSICAL, binding->context, release))
+	if (!let_go_of_locked(binding, release))
 		return true;
 	end_locked(release);
 	if (release->last) {

@@ -40,14 +40,47 @@ void quota_holding_cancel(const struct holding_reservation *reservation);
  * reservation stands, and the caller releases the handle and cancels. */
 int quota_holding_add(const struct holding_reservation *reservation, uint64_t handle);
 
-/* One more reference. Returns its device, or -1: not known. */
-int quota_holding_ref(enum holding_kind kind, uint64_t handle);
+struct holding_release;
 
-/* The same of the physical memory that is mapped where the address lies. */
-int quota_hold_mapped(uint64_t address, uint64_t *ret_handle);
+/* A number for physical memory, by its serial. It is no address, and no other memory gets it. */
+static inline uint64_t quota_holding_number(uint32_t serial)
+{
+	return (uint64_t)1 << 63 | serial;
+}
+
+/*
+ * A reference that a call of the driver makes, or is about to make. It is of the memory that had
+ * the handle when the reference began. The driver may give the handle to other memory before the
+ * call returns. begin: false: the handle is not known. begin_mapped: the physical memory that is
+ * mapped where the address lies. Each reference that begins is kept, dropped, or passed to
+ * quota_mapped or quota_bound.
+ */
+struct holding_reference {
+	enum holding_kind kind;
+	uint32_t serial;
+	int device;
+	uint64_t handle;
+	uint64_t bytes; /* what is charged for the memory */
+};
+bool quota_reference_begin(enum holding_kind kind, uint64_t handle, struct holding_reference *ret);
+bool quota_reference_begin_mapped(uint64_t address, struct holding_reference *ret);
+
+/* Whether the handle is other memory's by now, or nobody's. */
+bool quota_reference_is_stale(const struct holding_reference *reference);
+
+/* The driver has made the reference. If the handle is other memory's by now, the reference is to
+ * that memory, as the driver gives away no handle of memory with references. Then the answer is
+ * true, and the caller drops *ret_old. */
+bool quota_reference_renew(struct holding_reference *reference, struct holding_reference *ret_old);
+void quota_reference_keep(const struct holding_reference *reference);
+
+/* The driver does not have the reference. This is quota_holding_unref_begin for the reference. */
+bool quota_reference_drop(const struct holding_reference *reference,
+			  struct holding_release *ret_release);
 
 /* Other processes may have references of their own to physical memory, or to a multicast object. */
 void quota_holding_note_export(uint64_t handle);
+void quota_reference_note_export(const struct holding_reference *reference);
 
 /* Whether the handle is known. quota_holding_charge also says what is charged for it. */
 bool quota_holding_is_known(enum holding_kind kind, uint64_t handle);
@@ -65,14 +98,15 @@ struct holding_release {
 	enum holding_kind kind;
 	uint32_t serial;
 	uint64_t handle, context;
-	int device;
-	bool ended;
-	bool last; /* before `ended`: as far as is known */
-	bool shared;
-	bool exported; /* other processes may refer to it */
 	uint64_t bytes;
 	uint64_t address; /* of a mapping's reference: where it is */
 	uint32_t mapping; /* the serial of that mapping; 0: the reference is no mapping's */
+	int device;
+	bool ended;
+	bool replaced; /* after `ended`: the handle is other memory's */
+	bool last;     /* before `ended`: as far as is known */
+	bool shared;
+	bool exported; /* other processes may refer to it */
 };
 bool quota_holding_unref_begin(enum holding_kind kind, uint64_t handle,
 			       struct holding_release *ret_release);
@@ -80,10 +114,10 @@ void quota_holding_unref_end(struct holding_release *release);
 void quota_holding_unref_commit(struct holding_release *release);
 void quota_holding_unref_undo(struct holding_release *release);
 
-/* The memory is mapped at the address. The mapping has a reference that quota_holding_ref made.
- * True: the table had another mapping there, whose end the library did not see. Its reference has
- * ended, and the caller commits *ret_before. */
-bool quota_mapped(uint64_t address, uint64_t size_bytes, uint64_t handle,
+/* The memory is mapped at the address. The mapping has the reference from now on. True: the table
+ * had another mapping there, whose end the library did not see. Its reference has ended, and the
+ * caller commits *ret_before. */
+bool quota_mapped(uint64_t address, uint64_t size_bytes, const struct holding_reference *reference,
 		  struct holding_release *ret_before);
 
 /* How many mappings are known in a range. */
@@ -96,12 +130,12 @@ size_t quota_unmapping(uint64_t address, uint64_t end, struct holding_release *r
 		       size_t most);
 
 /*
- * A reference that quota_holding_ref made belongs from now on to an owner: a multicast object or an
+ * The reference belongs from now on to an owner: a multicast object or an
  * array. `place` is a hash of the position in the owner. The reference ends with its owner. True:
  * the binding that was there before is to be released, as after quota_holding_unref_begin. Where
  * there is no memory for the record, the reference stays for good.
  */
-bool quota_bound(uint64_t place, uint64_t owner, uint64_t handle,
+bool quota_bound(uint64_t place, uint64_t owner, const struct holding_reference *reference,
 		 struct holding_release *ret_before);
 bool quota_unbound(uint64_t place, struct holding_release *ret_release);
 

@@ -18,8 +18,8 @@ struct entry {
 	bool managed : 1;
 	bool shared : 1;     /* takes a part of a granule (holding.c) */
 	bool exported : 1;   /* holding.c */
-	uint32_t references; /* holding.c */
-	uint32_t ending;     /* holding.c: of `references` */
+	uint32_t references; /* holding.c; of a mapping or binding: the serial of its memory */
+	uint32_t pending;    /* holding.c: of `references`, those that calls make or end */
 	uint32_t serial;     /* holding.c, moved.c */
 };
 

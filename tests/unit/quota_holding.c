@@ -85,7 +85,7 @@ UNIT_TEST(test_nothing)
 UNIT_TEST(test_held_again_by_another)
 {
 	hold(6 * MIB, HANDLE);
-	assert_int_equal(quota_holding_ref(HOLDING_PHYSICAL, HANDLE), 0);
+	assert_int_equal(hold_again(HOLDING_PHYSICAL, HANDLE), 0);
 	hold_on(HOLDING_PHYSICAL, 1, 0, 4 * MIB, HANDLE);
 	assert_int_equal(own_usage(0).total, 0);
 	assert_int_equal(own_usage(1).data, 4 * MIB);
@@ -108,7 +108,7 @@ UNIT_TEST(test_no_memory)
 	assert_int_equal(data(), 2 * MIB); /* the reservation stands */
 	assert_false(is_quiet());
 	quota_holding_cancel(&reservation);
-	note_mapping(BASE, 2 * MIB, HANDLE);
+	map(BASE, 2 * MIB, HANDLE);
 	sys_fault = NULL;
 	assert_rests_at(0);
 	assert_false(quota_holding_is_known(HOLDING_ARRAY, HANDLE));
@@ -132,11 +132,11 @@ UNIT_TEST(test_context_ends)
 	attach_anew(4 * GIB);
 	make_context(CONTEXT);
 	hold(6 * MIB, HANDLE); /* of the process */
-	quota_holding_ref(HOLDING_PHYSICAL, HANDLE);
+	hold_again(HOLDING_PHYSICAL, HANDLE);
 	for (unsigned i = 0; i < 50; i++)
 		hold_array((i + 1) * UNIT, HANDLE + i);
 	hold_on(HOLDING_IMPORT, 0, CONTEXT, 10 * MIB, HANDLE);
-	quota_holding_ref(HOLDING_IMPORT, HANDLE);
+	hold_again(HOLDING_IMPORT, HANDLE);
 	hold_on(HOLDING_ARRAY, 0, CONTEXT + 1, UNIT, OTHER);
 	hold_on(HOLDING_IMPORT, 0, CONTEXT + 1, 2 * MIB, OTHER);
 	assert_true(own_usage(0).total > 100 * MIB);
@@ -280,8 +280,7 @@ static void *work(void *arg)
 
 		if (quota_used(0) > LIMIT)
 			return (void *)1;
-		quota_holding_ref(HOLDING_PHYSICAL, HANDLE);
-		if (quota_mapped(address, 2 * MIB, HANDLE, &going))
+		if (map_over(address, 2 * MIB, HANDLE, &going))
 			return (void *)5;
 		if (!held[i]) {
 			held[i] = hold_some(kind, size, base + i, step % 7 == 0);

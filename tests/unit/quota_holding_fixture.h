@@ -44,18 +44,33 @@ UNUSED static bool let_go(uint64_t handle)
 	return let_go_of(HOLDING_PHYSICAL, handle);
 }
 
+/* One more reference. Returns its device, or -1: the handle is not known. */
+UNUSED static int hold_again(enum holding_kind kind, uint64_t handle)
+{
+	struct holding_reference reference;
+
+	if (!quota_reference_begin(kind, handle, &reference))
+		return -1;
+	quota_reference_keep(&reference);
+	return reference.device;
+}
+
+/* The memory is mapped there, if its handle is known. */
+UNUSED static bool map_over(uint64_t address, uint64_t size_bytes, uint64_t handle,
+			    struct holding_release *ret_before)
+{
+	struct holding_reference reference;
+
+	quota_reference_begin(HOLDING_PHYSICAL, handle, &reference);
+	return quota_mapped(address, size_bytes, &reference, ret_before);
+}
+
 /* Nothing is mapped there yet. */
-UNUSED static void note_mapping(uint64_t address, uint64_t size_bytes, uint64_t handle)
+UNUSED static void map(uint64_t address, uint64_t size_bytes, uint64_t handle)
 {
 	struct holding_release before;
 
-	assert_false(quota_mapped(address, size_bytes, handle, &before));
-}
-
-UNUSED static void map(uint64_t address, uint64_t size_bytes, uint64_t handle)
-{
-	assert_true(quota_holding_ref(HOLDING_PHYSICAL, handle) >= 0);
-	note_mapping(address, size_bytes, handle);
+	assert_false(map_over(address, size_bytes, handle, &before));
 }
 
 /* Unmaps all that is known in the range. Returns how many mappings that were. */

@@ -20,6 +20,9 @@ enum op {
 	END,        /* the driver has let go for the call, which has not returned */
 	COMMIT,     /* the call returns */
 	UNDO,       /* the call returns, as the driver refused */
+	REFER,      /* a call that makes a reference begins */
+	DROP,       /* that call returns, as the driver refused */
+	KEEP,       /* that call returns, and the driver has made the reference */
 };
 
 #define LAST true
@@ -27,8 +30,8 @@ enum op {
 struct step {
 	enum op op;
 	unsigned number; /* the MiB, or the number of the call */
-	/* of MAP_OTHER, BEGIN, OTHER_GOES, UNMAPPING, COMMIT: it is the last reference, as far as
-	 * is known */
+	/* of MAP_OTHER, BEGIN, OTHER_GOES, UNMAPPING, COMMIT, DROP, KEEP: it is the last reference,
+	 * as far as is known */
 	bool last;
 	unsigned mib; /* the charge afterwards */
 };
@@ -100,10 +103,40 @@ static const struct row {
 		{HOLD, 6, 0, 6}, {MAP, 0, 0, 6}, {BEGIN, 0, 0, 6}, {COMMIT, 0, 0, 6},
 		{UNMAPPING, 0, LAST, 6}, {UNMAPPING, 1, 0, 6}, {HOLD, 2, 0, 8},
 		{COMMIT, 1, LAST, 2}, {UNDO, 0, 0, 2}, {BEGIN, 0, LAST, 2}, {COMMIT, 0, LAST, 0}}},
+	{"a reference keeps the memory until the driver has refused it", {
+		{HOLD, 6, 0, 6}, {REFER, 0, 0, 6}, {BEGIN, 0, LAST, 6}, {COMMIT, 0, 0, 6},
+		{DROP, 0, LAST, 0}}},
+	{"a reference that is refused is none of the new memory's", {
+		{HOLD, 6, 0, 6}, {REFER, 0, 0, 6}, {BEGIN, 0, LAST, 6}, {COMMIT, 0, 0, 6},
+		{HOLD, 4, 0, 10}, {DROP, 0, LAST, 4}, {BEGIN, 0, LAST, 4}, {COMMIT, 0, LAST, 0}}},
+	{"a reference that the driver has made is to the new memory", {
+		{HOLD, 6, 0, 6}, {REFER, 0, 0, 6}, {BEGIN, 0, LAST, 6}, {COMMIT, 0, 0, 6},
+		{HOLD, 4, 0, 10}, {KEEP, 0, LAST, 4}, {BEGIN, 0, 0, 4}, {COMMIT, 0, 0, 4},
+		{BEGIN, 0, LAST, 4}, {COMMIT, 0, LAST, 0}}},
 	/* clang-format on */
 };
 
 static struct holding_release calls[2];
+static struct holding_reference making;
+
+/* Returns whether the reference was the last one. */
+static bool drop(const struct holding_reference *reference)
+{
+	struct holding_release going;
+
+	assert_true(quota_reference_drop(reference, &going));
+	quota_holding_unref_commit(&going);
+	return going.last;
+}
+
+static bool keep(void)
+{
+	struct holding_reference old;
+	bool last = quota_reference_renew(&making, &old) && drop(&old);
+
+	quota_reference_keep(&making);
+	return last;
+}
 
 /* Returns whether the step was about the last reference. */
 static bool perform(const struct step *step)
@@ -120,14 +153,13 @@ static bool perform(const struct step *step)
 		hold(step->number * MIB, OTHER);
 		return false;
 	case AGAIN:
-		assert_int_equal(quota_holding_ref(HOLDING_PHYSICAL, HANDLE), 0);
+		assert_int_equal(hold_again(HOLDING_PHYSICAL, HANDLE), 0);
 		return false;
 	case MAP:
 		map(BASE, 6 * MIB, HANDLE);
 		return false;
 	case MAP_OTHER:
-		assert_int_equal(quota_holding_ref(HOLDING_PHYSICAL, OTHER), 0);
-		assert_true(quota_mapped(BASE, 4 * MIB, OTHER, &before));
+		assert_true(map_over(BASE, 4 * MIB, OTHER, &before));
 		quota_holding_unref_commit(&before);
 		return before.last;
 	case OTHER_GOES:
@@ -148,6 +180,13 @@ static bool perform(const struct step *step)
 	case UNDO:
 		quota_holding_unref_undo(call);
 		return false;
+	case REFER:
+		assert_true(quota_reference_begin(HOLDING_PHYSICAL, HANDLE, &making));
+		return false;
+	case DROP:
+		return drop(&making);
+	case KEEP:
+		return keep();
 	}
 	return call->last;
 }
@@ -172,12 +211,12 @@ UNIT_TEST(test_references)
 {
 	struct holding_release going;
 
-	assert_int_equal(quota_holding_ref(HOLDING_PHYSICAL, HANDLE), -1);
+	assert_int_equal(hold_again(HOLDING_PHYSICAL, HANDLE), -1);
 	assert_false(quota_holding_unref_begin(HOLDING_PHYSICAL, HANDLE, &going));
 	assert_true(is_quiet());
 	hold_on(HOLDING_PHYSICAL, 1, 0, 6 * MIB, HANDLE);
-	assert_int_equal(quota_holding_ref(HOLDING_PHYSICAL, HANDLE), 1);
-	assert_int_equal(quota_holding_ref(HOLDING_ARRAY, HANDLE), -1);
+	assert_int_equal(hold_again(HOLDING_PHYSICAL, HANDLE), 1);
+	assert_int_equal(hold_again(HOLDING_ARRAY, HANDLE), -1);
 	assert_false(let_go(HANDLE));
 	assert_int_equal(own_usage(1).data, 6 * MIB);
 	assert_true(quota_holding_unref_begin(HOLDING_PHYSICAL, HANDLE, &going));
@@ -261,20 +300,74 @@ UNIT_TEST(test_forked_meanwhile)
 	assert_int_equal(data(), 0);
 }
 
+/* Nothing is bound at the place yet. */
+static void bind(uint64_t place, uint64_t handle)
+{
+	struct holding_reference reference;
+	struct holding_release before;
+
+	assert_true(quota_reference_begin(HOLDING_PHYSICAL, handle, &reference));
+	assert_false(quota_bound(place, OWNER, &reference, &before));
+}
+
 /* The end of an owner gives only the memory whose last reference it had. */
 UNIT_TEST(test_owner_ends)
 {
-	struct holding_release before, ended[AT_MOST];
+	struct holding_release ended[AT_MOST];
 
 	hold(6 * MIB, HANDLE);
-	quota_holding_ref(HOLDING_PHYSICAL, HANDLE);
-	assert_false(quota_bound(BASE, OWNER, HANDLE, &before));
+	bind(BASE, HANDLE);
 	hold(4 * MIB, OTHER);
-	assert_false(quota_bound(BASE + 1, OWNER, OTHER, &before));
+	bind(BASE + 1, OTHER);
+	assert_false(let_go(OTHER));
 	assert_int_equal(quota_unbind_owner(OWNER, ended, AT_MOST), 1);
 	assert_int_equal(ended[0].handle, OTHER);
 	quota_holding_unref_commit(&ended[0]);
 	assert_rests_at(6 * MIB);
 	assert_true(let_go(HANDLE));
 	assert_int_equal(data(), 0);
+}
+
+/* Mappings and bindings of memory whose handle is other memory's by now. */
+UNIT_TEST(test_referrers_of_the_memory_before)
+{
+	struct holding_reference reference;
+	struct holding_release release;
+
+	hold(6 * MIB, HANDLE);
+	map(BASE, 6 * MIB, HANDLE);
+	bind(BASE + 1, HANDLE);
+	bind(BASE + 2, HANDLE);
+	hold(4 * MIB, HANDLE);
+	assert_int_equal(data(), 4 * MIB);
+	assert_false(quota_reference_begin_mapped(BASE, &reference));
+	assert_int_equal(unmap(BASE, BASE + GIB), 0);
+	assert_int_equal(quota_mappings(BASE, BASE + GIB), 0);
+	assert_false(quota_unbound(BASE + 1, &release));
+	assert_int_equal(quota_unbind_owner(OWNER, &release, 1), 0);
+	assert_rests_at(4 * MIB);
+	assert_true(let_go(HANDLE));
+}
+
+/* A call is told that the handle was given to other memory before it returned. */
+UNIT_TEST(test_replaced)
+{
+	struct holding_reference reference;
+	struct holding_release going;
+
+	hold(6 * MIB, HANDLE);
+	assert_true(quota_reference_begin(HOLDING_PHYSICAL, HANDLE, &reference));
+	assert_false(quota_reference_is_stale(&reference));
+	assert_int_equal(reference.bytes, 6 * MIB);
+	hold(4 * MIB, HANDLE);
+	assert_true(quota_reference_is_stale(&reference));
+	assert_true(quota_reference_drop(&reference, &going));
+	quota_holding_unref_end(&going);
+	assert_true(going.replaced && going.last);
+	quota_holding_unref_commit(&going);
+	assert_true(quota_holding_unref_begin(HOLDING_PHYSICAL, HANDLE, &going));
+	quota_holding_unref_end(&going);
+	assert_false(going.replaced);
+	quota_holding_unref_commit(&going);
+	assert_rests_at(0);
 }

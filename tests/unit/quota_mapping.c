@@ -96,7 +96,7 @@ UNIT_TEST(test_many_among_unknown)
 		if (i % 2)
 			map(BASE + i * FAR, 2 * MIB, HANDLE);
 		else
-			note_mapping(BASE + i * FAR, 2 * MIB, OTHER);
+			map(BASE + i * FAR, 2 * MIB, OTHER);
 	count = quota_unmapping(BASE, end, going, MANY);
 	assert_int_equal(count, MANY / 2);
 	for (size_t i = 0; i < count; i++)
@@ -128,7 +128,7 @@ UNIT_TEST(test_binding)
 UNIT_TEST(test_mapping_of_unknown)
 {
 	hold(2 * MIB, HANDLE);
-	note_mapping(BASE, 2 * MIB, OTHER);
+	map(BASE, 2 * MIB, OTHER);
 	map(BASE + 2 * MIB, 2 * MIB, HANDLE);
 	assert_int_equal(unmap(BASE, BASE + GIB), 1);
 	assert_int_equal(quota_mappings(BASE, BASE + GIB), 0);

@@ -320,7 +320,11 @@ static bool begin_end(const void *array, struct holding_release *ret_release)
 static CUresult finish_end(struct holding_release *release, CUresult result)
 {
 	if (result == CUDA_SUCCESS) {
-		virtual_end_owner(release->handle); /* while no comparison lowers the accounts */
+		quota_holding_unref_end(release);
+		/* Until the commit, no comparison lowers the accounts. If another array has the
+		 * handle by now, the bindings end with that array. */
+		if (!release->replaced)
+			virtual_end_owner(release->handle);
 		quota_holding_unref_commit(release);
 		headroom_note_freed(release->device, release->bytes);
 	} else {

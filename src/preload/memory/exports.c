@@ -35,7 +35,8 @@
 /* Memory of this process that it has exported. */
 struct export
 {
-	uint64_t what; /* the address of a block, or a VMM handle; 0: only descriptors are left */
+	uint64_t
+		what; /* the address of a block, or quota_holding_number; 0: descriptors are left */
 	CUcontext context;             /* the memory ends with it; or NULL */
 	struct region_descriptors key; /* file is 0 for an export by handle */
 	uint64_t bytes;                /* charged as hidden, as only descriptors keep them */
@@ -340,7 +341,8 @@ void share_end_physical(const struct holding_release *release)
 	struct holding_release left = *release;
 
 	if (__atomic_load_n(&export_count, __ATOMIC_ACQUIRE))
-		left.bytes -= end_exports(release->handle, release->bytes, release->bytes);
+		left.bytes -= end_exports(quota_holding_number(release->serial), release->bytes,
+					  release->bytes);
 	share_end_import(release->handle);
 	quota_holding_unref_commit(&left);
 }

@@ -1,7 +1,7 @@
 /*
  * Device memory that goes from process to process (CUDA IPC, shareable handles, pools), for the
  * hooks that export, import and free it. `what` names the memory in this process: the address of a
- * block, a VMM handle, or another number.
+ * block, quota_holding_number of memory that is exported, the handle of memory that is imported.
  */
 #pragma once
 

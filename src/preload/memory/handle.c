@@ -18,32 +18,38 @@
 
 /* -- VMM allocations --------------------------------------------------------------------------- */
 
-/* bytes 0: the memory was itself imported, and nothing is charged for it here. */
-static CUresult export_fd(uint64_t what, int fd, CUdevice device, uint64_t bytes, CUcontext context)
+/* The driver has exported memory as a descriptor. If the memory's handle is other memory's by now,
+ * the descriptor may be of either, and is closed. */
+static CUresult exported_fd(const struct holding_reference *reference, int fd)
 {
-	if (bytes)
-		return share_export_fd(what, fd, device, bytes, context);
-	share_export_import(what, fd);
+	if (quota_reference_is_stale(reference)) {
+		sys_close(fd);
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	if (reference->bytes)
+		return share_export_fd(quota_holding_number(reference->serial), fd,
+				       reference->device, reference->bytes, NULL);
+	/* The memory was itself imported, and nothing is charged for it here. */
+	share_export_import(reference->handle, fd);
 	return CUDA_SUCCESS;
 }
 
-static CUresult exported(const void *shareableHandle, CUmemGenericAllocationHandle handle,
+static CUresult exported(const void *shareableHandle, const struct holding_reference *reference,
 			 CUmemAllocationHandleType handleType)
 {
-	CUdevice device;
-	uint64_t bytes;
 	int fd;
 
-	if (!quota_holding_charge(HOLDING_PHYSICAL, handle, &device, &bytes))
-		return CUDA_SUCCESS;
-	quota_holding_note_export(handle);
+	quota_reference_note_export(reference);
 	if (handleType == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
 		memcpy(&fd, shareableHandle, sizeof(fd));
-		return export_fd(handle, fd, device, bytes, NULL);
+		return exported_fd(reference, fd);
 	}
+	if (quota_reference_is_stale(reference))
+		return CUDA_ERROR_INVALID_VALUE;
 	/* Memory that was itself imported is charged by the process that imports it from here. */
-	if (handleType == CU_MEM_HANDLE_TYPE_FABRIC && bytes)
-		share_export_handle(handle, shareableHandle, HANDLE_BYTES, device, bytes, NULL);
+	if (handleType == CU_MEM_HANDLE_TYPE_FABRIC && reference->bytes)
+		share_export_handle(quota_holding_number(reference->serial), shareableHandle,
+				    HANDLE_BYTES, reference->device, reference->bytes, NULL);
 	return CUDA_SUCCESS;
 }
 
@@ -53,18 +59,18 @@ CUresult cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocat
 				      CUmemAllocationHandleType handleType,
 				      unsigned long long flags)
 {
-	CUdevice device;
+	struct holding_reference reference;
 	CUresult result;
 	bool known;
 
 	trace_call(__func__);
 	cuda_bind();
-	known = virtual_reference_begin(handle, &device);
+	known = virtual_reference_begin(handle, &reference);
 	result = cuda.cuMemExportToShareableHandle(shareableHandle, handle, handleType, flags);
 	if (known) {
 		if (result == CUDA_SUCCESS)
-			result = exported(shareableHandle, handle, handleType);
-		virtual_reference_drop(handle);
+			result = exported(shareableHandle, &reference, handleType);
+		virtual_reference_drop(&reference);
 	}
 	return result;
 }
@@ -181,13 +187,12 @@ static CUresult export_block(const struct range *range, CUdeviceptr base,
 
 static bool is_counted(CUdeviceptr address)
 {
-	CUmemGenericAllocationHandle memory;
+	struct holding_reference reference;
 	struct quota_block block;
 	CUdeviceptr base;
-	CUdevice device;
 
-	if (virtual_reference_begin_mapped(address, &memory, &device)) {
-		virtual_reference_drop(memory);
+	if (virtual_reference_begin_mapped(address, &reference)) {
+		virtual_reference_drop(&reference);
 		return true;
 	}
 	return find_block(address, &base, &block) || block.leaving;
@@ -212,24 +217,21 @@ CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t si
 				       CUmemRangeHandleType handleType, unsigned long long flags)
 {
 	const struct range range = {dptr, size, flags};
-	CUmemGenericAllocationHandle memory;
+	struct holding_reference reference;
 	struct quota_block block;
 	CUdeviceptr base;
-	CUdevice device;
 	CUresult result;
-	uint64_t bytes;
 	int fd = -1;
 
 	trace_call(__func__);
 	cuda_bind();
 	if (!handle || handleType != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD || !quota_attached())
 		return cuda.cuMemGetHandleForAddressRange(handle, dptr, size, handleType, flags);
-	if (virtual_reference_begin_mapped(dptr, &memory, &device)) {
+	if (virtual_reference_begin_mapped(dptr, &reference)) {
 		result = export_range(&range, &fd);
-		if (result == CUDA_SUCCESS &&
-		    quota_holding_charge(HOLDING_PHYSICAL, memory, &device, &bytes))
-			result = export_fd(memory, fd, device, bytes, NULL);
-		virtual_reference_drop(memory);
+		if (result == CUDA_SUCCESS)
+			result = exported_fd(&reference, fd);
+		virtual_reference_drop(&reference);
 	} else if (find_block(dptr, &base, &block)) {
 		result = export_block(&range, base, &block, &fd);
 	} else if (block.leaving) {

@@ -78,12 +78,13 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
 }
 
 /* The last reference to memory has ended, or to a multicast object with all its bindings. These end
- * first, as share_end_physical ends what quota_holding_unref_begin began. */
+ * first, as share_end_physical ends what quota_holding_unref_begin began. If another object has the
+ * handle by now, the bindings end with that object. */
 static void end_physical(const struct holding_release *release)
 {
-	if (release->exported)
+	if (release->exported && !release->replaced)
 		quota_unbind_never(release->handle);
-	else
+	else if (!release->replaced)
 		virtual_end_owner(release->handle);
 	share_end_physical(release);
 }
@@ -119,12 +120,21 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 /* -- references that the driver is about to make -- */
 
 /* Drops a reference that this library has counted and the driver does not have. */
-static void drop_reference(CUmemGenericAllocationHandle memory)
+static void drop_reference(const struct holding_reference *reference)
 {
 	struct holding_release release;
 
-	if (quota_holding_unref_begin(HOLDING_PHYSICAL, memory, &release))
+	if (quota_reference_drop(reference, &release))
 		dropped(&release, CUDA_SUCCESS);
+}
+
+/* The driver has made the reference: to the memory that has the handle now. */
+static void renew_reference(struct holding_reference *reference)
+{
+	struct holding_reference old;
+
+	if (quota_reference_renew(reference, &old))
+		drop_reference(&old);
 }
 
 /* Goes on without comparisons that lower the accounts, if a reference was counted. */
@@ -135,58 +145,55 @@ static bool keep_ending(bool counted)
 	return counted;
 }
 
-bool virtual_reference_begin(CUmemGenericAllocationHandle memory, CUdevice *ret_device)
+bool virtual_reference_begin(CUmemGenericAllocationHandle memory,
+			     struct holding_reference *ret_reference)
 {
 	if (!quota_attached())
 		return false;
 	quota_ending_begin();
-	*ret_device = quota_holding_ref(HOLDING_PHYSICAL, memory);
-	return keep_ending(*ret_device >= 0);
+	return keep_ending(quota_reference_begin(HOLDING_PHYSICAL, memory, ret_reference));
 }
 
-bool virtual_reference_begin_mapped(CUdeviceptr address, CUmemGenericAllocationHandle *ret_memory,
-				    CUdevice *ret_device)
+bool virtual_reference_begin_mapped(CUdeviceptr address, struct holding_reference *ret_reference)
 {
-	uint64_t handle;
-
 	if (!quota_attached())
 		return false;
 	quota_ending_begin();
-	*ret_device = quota_hold_mapped(address, &handle);
-	*ret_memory = handle;
-	return keep_ending(*ret_device >= 0);
+	return keep_ending(quota_reference_begin_mapped(address, ret_reference));
 }
 
-void virtual_reference_keep(void)
+void virtual_reference_keep(struct holding_reference *reference)
 {
+	renew_reference(reference);
+	quota_reference_keep(reference);
 	quota_ending_end();
 }
 
-void virtual_reference_drop(CUmemGenericAllocationHandle memory)
+void virtual_reference_drop(const struct holding_reference *reference)
 {
-	drop_reference(memory);
+	drop_reference(reference);
 	quota_ending_end();
 }
 
 /* If the driver says another handle than the accounts, the driver's is counted. */
 CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *addr)
 {
-	CUmemGenericAllocationHandle counted;
-	CUdevice device;
+	struct holding_reference counted, other;
 	CUresult result;
 	bool known;
 
 	cuda_bind();
-	known = virtual_reference_begin_mapped((uintptr_t)addr, &counted, &device);
+	known = virtual_reference_begin_mapped((uintptr_t)addr, &counted);
 	result = cuda.cuMemRetainAllocationHandle(handle, addr);
-	if (known && result == CUDA_SUCCESS && *handle == counted) {
-		virtual_reference_keep();
+	if (known && result == CUDA_SUCCESS && *handle == counted.handle) {
+		virtual_reference_keep(&counted);
 		return result;
 	}
-	if (result == CUDA_SUCCESS && quota_attached())
-		quota_holding_ref(HOLDING_PHYSICAL, *handle);
+	if (result == CUDA_SUCCESS && quota_attached() &&
+	    quota_reference_begin(HOLDING_PHYSICAL, *handle, &other))
+		quota_reference_keep(&other);
 	if (known)
-		virtual_reference_drop(counted);
+		virtual_reference_drop(&counted);
 	return result;
 }
 
@@ -197,23 +204,25 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void 
 CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
 		  unsigned long long flags)
 {
+	struct holding_reference reference;
 	struct holding_release gone;
-	CUdevice device;
 	CUresult result;
-	bool ends;
 
 	cuda_bind();
-	if (!virtual_reference_begin(handle, &device))
+	if (!virtual_reference_begin(handle, &reference))
 		return cuda.cuMemMap(ptr, size, offset, handle, flags);
-	result = share_map(handle, device, size);
+	result = share_map(handle, reference.device, size);
 	if (result == CUDA_SUCCESS)
 		result = cuda.cuMemMap(ptr, size, offset, handle, flags);
-	ends = result == CUDA_SUCCESS ? quota_mapped(ptr, size, handle, &gone)
-				      : quota_holding_unref_begin(HOLDING_PHYSICAL, handle, &gone);
-	if (ends)
+	if (result != CUDA_SUCCESS) {
+		virtual_reference_drop(&reference);
+		return result;
+	}
+	renew_reference(&reference);
+	if (quota_mapped(ptr, size, &reference, &gone))
 		dropped(&gone, CUDA_SUCCESS);
-	virtual_reference_keep(); /* or it has ended just before */
-	return result;
+	quota_ending_end();
+	return CUDA_SUCCESS;
 }
 
 #define AT_ONCE 16 /* references, where there is no memory for a list of all */
@@ -280,11 +289,12 @@ void virtual_end_context(CUcontext context)
 
 /* Memory is bound at the place, and replaces memory that was bound there. Its reference is counted.
  */
-static void bind_place(uint64_t place, uint64_t owner, CUmemGenericAllocationHandle memory)
+static void bind_place(uint64_t place, uint64_t owner, struct holding_reference *reference)
 {
 	struct holding_release before;
 
-	if (quota_bound(place, owner, memory, &before))
+	renew_reference(reference);
+	if (quota_bound(place, owner, reference, &before))
 		dropped(&before, CUDA_SUCCESS);
 }
 
@@ -314,80 +324,107 @@ static bool maps(const CUarrayMapInfo *info)
 	return info->memOperationType == CU_MEM_OPERATION_TYPE_MAP;
 }
 
+/* What a call maps into sparse arrays, with a reference for each part. */
+struct tiles {
+	const CUarrayMapInfo *list;
+	unsigned count;
+	struct holding_reference few[AT_ONCE], *references; /* serial 0: none */
+};
+
+static void tiles_end(const struct tiles *tiles)
+{
+	if (tiles->references != tiles->few)
+		sys_unmap(tiles->references, tiles->count * sizeof(*tiles->references));
+	quota_ending_end();
+}
+
 /* References are counted before the driver makes them. Imported memory that no process of the slice
  * exports is refused if its size is not known. CUDA_SUCCESS: call the driver, then mapped. */
-static CUresult hold_mapped(const CUarrayMapInfo *list, unsigned count)
+static CUresult hold_mapped(const CUarrayMapInfo *list, unsigned count, struct tiles *tiles)
 {
+	void *many;
+
 	for (unsigned i = 0; i < count; i++)
 		if (maps(&list[i]) && !share_is_charged(list[i].memHandle))
 			return CUDA_ERROR_NOT_SUPPORTED;
+	tiles->list = list;
+	tiles->count = count;
+	tiles->references = tiles->few;
+	if (count > AT_ONCE) {
+		if (sys_map_private(count * sizeof(*tiles->references), &many) != 0)
+			return CUDA_ERROR_OUT_OF_MEMORY;
+		tiles->references = many;
+	}
 	quota_ending_begin();
 	for (unsigned i = 0; i < count; i++)
-		if (maps(&list[i]))
-			quota_holding_ref(HOLDING_PHYSICAL, list[i].memHandle);
+		if (!maps(&list[i]) || !quota_reference_begin(HOLDING_PHYSICAL, list[i].memHandle,
+							      &tiles->references[i]))
+			tiles->references[i].serial = 0;
 	return CUDA_SUCCESS;
 }
 
 /* The driver unmaps in stream order. The reference ends at once. */
-static void mapped_one(const CUarrayMapInfo *info)
+static void mapped_one(const CUarrayMapInfo *info, struct holding_reference *reference)
 {
 	if (!maps(info))
 		unbind_place(place_of(info));
-	else if (quota_holding_is_known(HOLDING_PHYSICAL, info->memHandle))
-		bind_place(place_of(info), (uintptr_t)info->resource, info->memHandle);
+	else if (reference->serial)
+		bind_place(place_of(info), (uintptr_t)info->resource, reference);
 }
 
 /* If the driver refuses a list, it may have mapped some of it: these count until the array ends. */
-static void refused_one(const CUarrayMapInfo *info, unsigned count)
+static void refused_one(const CUarrayMapInfo *info, struct holding_reference *reference,
+			unsigned count)
 {
 	static uint64_t refusals;
 	uint64_t number = __atomic_fetch_add(&refusals, 1, __ATOMIC_RELAXED);
 
-	if (!maps(info) || !quota_holding_is_known(HOLDING_PHYSICAL, info->memHandle))
+	if (!reference->serial)
 		return;
 	if (count > 1)
 		bind_place(hash_add(place_of(info), number) | (uint64_t)1 << 63,
-			   (uintptr_t)info->resource, info->memHandle);
+			   (uintptr_t)info->resource, reference);
 	else
-		drop_reference(info->memHandle);
+		drop_reference(reference);
 }
 
-static CUresult mapped(const CUarrayMapInfo *list, unsigned count, CUresult result)
+static CUresult mapped(struct tiles *tiles, CUresult result)
 {
-	for (unsigned i = 0; i < count; i++)
+	for (unsigned i = 0; i < tiles->count; i++)
 		if (result == CUDA_SUCCESS)
-			mapped_one(&list[i]);
+			mapped_one(&tiles->list[i], &tiles->references[i]);
 		else
-			refused_one(&list[i], count);
-	quota_ending_end();
+			refused_one(&tiles->list[i], &tiles->references[i], tiles->count);
+	tiles_end(tiles);
 	return result;
 }
 
 CUresult cuMemMapArrayAsync(CUarrayMapInfo *mapInfoList, unsigned int count, CUstream hStream)
 {
+	struct tiles tiles;
 	CUresult result;
 
 	cuda_bind();
 	if (!quota_attached() || !mapInfoList)
 		return cuda.cuMemMapArrayAsync(mapInfoList, count, hStream);
-	result = hold_mapped(mapInfoList, count);
+	result = hold_mapped(mapInfoList, count, &tiles);
 	if (result != CUDA_SUCCESS)
 		return result;
-	return mapped(mapInfoList, count, cuda.cuMemMapArrayAsync(mapInfoList, count, hStream));
+	return mapped(&tiles, cuda.cuMemMapArrayAsync(mapInfoList, count, hStream));
 }
 
 CUresult cuMemMapArrayAsync_ptsz(CUarrayMapInfo *mapInfoList, unsigned int count, CUstream hStream)
 {
+	struct tiles tiles;
 	CUresult result;
 
 	cuda_bind();
 	if (!quota_attached() || !mapInfoList)
 		return cuda.cuMemMapArrayAsync_ptsz(mapInfoList, count, hStream);
-	result = hold_mapped(mapInfoList, count);
+	result = hold_mapped(mapInfoList, count, &tiles);
 	if (result != CUDA_SUCCESS)
 		return result;
-	return mapped(mapInfoList, count,
-		      cuda.cuMemMapArrayAsync_ptsz(mapInfoList, count, hStream));
+	return mapped(&tiles, cuda.cuMemMapArrayAsync_ptsz(mapInfoList, count, hStream));
 }
 
 /* -- multicast objects: handles that are counted as memory's are, at no charge -- */
@@ -445,13 +482,13 @@ static uint64_t bound_at(CUmemGenericAllocationHandle object, CUdevice device, u
 
 /* After virtual_reference_begin. */
 static CUresult bound(CUresult result, CUmemGenericAllocationHandle object, size_t offset,
-		      CUmemGenericAllocationHandle memory, CUdevice device)
+		      struct holding_reference *reference)
 {
 	if (result == CUDA_SUCCESS) {
-		bind_place(bound_at(object, device, offset), object, memory);
-		virtual_reference_keep();
+		bind_place(bound_at(object, reference->device, offset), object, reference);
+		quota_ending_end();
 	} else {
-		virtual_reference_drop(memory);
+		virtual_reference_drop(reference);
 	}
 	return result;
 }
@@ -460,32 +497,31 @@ CUresult cuMulticastBindMem(CUmemGenericAllocationHandle mcHandle, size_t mcOffs
 			    CUmemGenericAllocationHandle memHandle, size_t memOffset, size_t size,
 			    unsigned long long flags)
 {
-	CUdevice device;
+	struct holding_reference reference;
 	CUresult result;
 
 	cuda_bind();
-	if (!virtual_reference_begin(memHandle, &device))
+	if (!virtual_reference_begin(memHandle, &reference))
 		return cuda.cuMulticastBindMem(mcHandle, mcOffset, memHandle, memOffset, size,
 					       flags);
-	result = share_map(memHandle, device, memOffset + size);
+	result = share_map(memHandle, reference.device, memOffset + size);
 	if (result == CUDA_SUCCESS)
 		result = cuda.cuMulticastBindMem(mcHandle, mcOffset, memHandle, memOffset, size,
 						 flags);
-	return bound(result, mcHandle, mcOffset, memHandle, device);
+	return bound(result, mcHandle, mcOffset, &reference);
 }
 
 CUresult cuMulticastBindAddr(CUmemGenericAllocationHandle mcHandle, size_t mcOffset,
 			     CUdeviceptr memptr, size_t size, unsigned long long flags)
 {
-	CUmemGenericAllocationHandle memory;
-	CUdevice device;
+	struct holding_reference reference;
 	CUresult result;
 
 	cuda_bind();
-	if (!virtual_reference_begin_mapped(memptr, &memory, &device))
+	if (!virtual_reference_begin_mapped(memptr, &reference))
 		return cuda.cuMulticastBindAddr(mcHandle, mcOffset, memptr, size, flags);
 	result = cuda.cuMulticastBindAddr(mcHandle, mcOffset, memptr, size, flags);
-	return bound(result, mcHandle, mcOffset, memory, device);
+	return bound(result, mcHandle, mcOffset, &reference);
 }
 
 /* All bindings in the range end. Bindings begin at whole granules. */

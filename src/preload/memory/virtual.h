@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "cuda_abi.h"
+#include "holding.h"
 
 /* An array has ended, or a context with all its arrays. References of memory bound to them end,
  * too. */
@@ -20,11 +21,11 @@ void virtual_end_context(CUcontext context);
  * begin_mapped: the memory that is mapped where the address lies. Then the driver is called, and
  * the reference ends with drop, or stays with keep.
  */
-bool virtual_reference_begin(CUmemGenericAllocationHandle memory, CUdevice *ret_device);
-bool virtual_reference_begin_mapped(CUdeviceptr address, CUmemGenericAllocationHandle *ret_memory,
-				    CUdevice *ret_device);
-void virtual_reference_keep(void);
-void virtual_reference_drop(CUmemGenericAllocationHandle memory);
+bool virtual_reference_begin(CUmemGenericAllocationHandle memory,
+			     struct holding_reference *ret_reference);
+bool virtual_reference_begin_mapped(CUdeviceptr address, struct holding_reference *ret_reference);
+void virtual_reference_keep(struct holding_reference *reference);
+void virtual_reference_drop(const struct holding_reference *reference);
 
 /* Counts references to a handle for which nothing is charged. exported: other processes may have
  * the same memory or object. virtual_hold_object: for a multicast object, which is on no device;

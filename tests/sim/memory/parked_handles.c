@@ -245,6 +245,86 @@ static const struct parked_row references[] = {
 };
 TEST_TABLE(references, parked_play);
 
+/* -- the handle is other memory's before the call returns ---------------------------------------
+ */
+
+#define TRIES 8
+
+/* Releases the memory, and creates other memory until the driver gives it the same handle. calloc
+ * ignores the few blocks of a size that glibc caches for a thread. So others are released first. */
+static void reuse_handle(void)
+{
+	CUmemGenericAllocationHandle was = memory, others[TRIES];
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < TRIES; i++) {
+		CHECK_OK(create_it());
+		others[i] = memory;
+	}
+	for (unsigned i = 0; i < TRIES; i++)
+		CHECK_OK(cuMemRelease(others[i]));
+	CHECK_OK(cuMemRelease(was));
+	while (count < TRIES && create_it() == CUDA_SUCCESS && memory != was)
+		others[count++] = memory;
+	CHECK_EQUAL(memory, was);
+	while (count)
+		CHECK_OK(cuMemRelease(others[--count]));
+}
+
+/* The mapping is the new memory's last reference. */
+static CUresult map_and_release(void)
+{
+	CUresult result = map_it();
+
+	give_memory();
+	return result;
+}
+
+/* Nothing is mapped, and the handle stays. */
+static CUresult map_nowhere(void)
+{
+	return cuMemMap(space + SIZE, SIZE, 0, memory, 0);
+}
+
+static CUresult export_it(void)
+{
+	return cuMemExportToShareableHandle(&files[0], memory, POSIX, 0);
+}
+
+static void with_exportable_memory(void)
+{
+	create(0);
+	memory = handles[0];
+}
+
+static const struct parked_row reused[] = {
+	{.name = "reused_map",
+	 .call = "cuMemMap@1",
+	 .prepare = with_memory,
+	 .make = map_and_release,
+	 .meanwhile = reuse_handle,
+	 .reserves = 64, /* what had the handle stays charged */
+	 .undo = end_mapping},
+	{.name = "reused_refused",
+	 .call = "cuMemMap@1",
+	 .prepare = with_memory,
+	 .make = map_nowhere,
+	 .meanwhile = reuse_handle,
+	 .reserves = 64, /* what had the handle stays charged */
+	 .undo = give_memory,
+	 .result = CUDA_ERROR_INVALID_VALUE},
+	{.name = "reused_export",
+	 .call = "cuMemExportToShareableHandle@1",
+	 .done = true,
+	 .prepare = with_exportable_memory,
+	 .make = export_it,
+	 .meanwhile = reuse_handle,
+	 .reserves = 64,
+	 .undo = give_memory,
+	 .result = CUDA_ERROR_INVALID_VALUE},
+};
+TEST_TABLE(reused, parked_play);
+
 /* -- exports: the descriptor keeps the memory -------------------------------------------------- */
 
 static CUresult export_memory(void)
