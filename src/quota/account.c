@@ -99,26 +99,20 @@ void account_refund(int device, uint64_t bytes)
 	account_refund_as(REGION_DATA, device, bytes);
 }
 
-static int charge_anyway(enum region_class class, int device, uint64_t bytes)
-{
-	if (!bytes)
-		return 0;
-	return region_charge(&account_region, account_device(device)->index, class, bytes, 0);
-}
-
 void account_charge_anyway(enum region_class class, int device, uint64_t bytes)
 {
-	charge_anyway(class, device, bytes);
+	if (bytes)
+		region_charge_held(&account_region, account_device(device)->index, class, bytes);
 }
 
-int account_charge_held(int device, uint64_t bytes)
+int account_try_held(int device, uint64_t bytes)
 {
-	return charge_anyway(REGION_DATA, device, bytes);
+	return region_charge(&account_region, account_device(device)->index, REGION_DATA, bytes, 0);
 }
 
 void account_orphan(int device, uint64_t bytes)
 {
-	charge_anyway(REGION_MODULE, device, bytes);
+	account_charge_anyway(REGION_MODULE, device, bytes);
 }
 
 static uint64_t chunks_of(uint64_t bytes)

@@ -36,17 +36,19 @@ void account_refund_as(enum region_class class, int device, uint64_t bytes);
 /* The same for the comparison with NVML, without a bracket. */
 void account_lower(enum region_class class, int device, uint64_t bytes);
 
-/* account_charge and account_refund: the same for the data class. account_charge_held charges data
- * that the device already holds, whatever the limit: 0, -ETIMEDOUT. */
+/* account_charge and account_refund: the same for the data class. */
 int account_charge(int device, uint64_t bytes);
 void account_refund(int device, uint64_t bytes);
-int account_charge_held(int device, uint64_t bytes);
+
+/* Both charge memory that the device already holds, whatever the limit. account_charge_anyway does
+ * not fail (region_charge_held). account_try_held charges data: 0, -ETIMEDOUT. Then the caller
+ * charges the bytes later. */
+void account_charge_anyway(enum region_class class, int device, uint64_t bytes);
+int account_try_held(int device, uint64_t bytes);
 
 /* Charges memory without a known owner as module memory, until a comparison with NVML finds it
  * freed. */
 void account_orphan(int device, uint64_t bytes);
-
-void account_charge_anyway(enum region_class class, int device, uint64_t bytes);
 
 /* Frees of allocations that share a granule with others. The upper half counts those that have
  * begun, the lower half those that have not ended. The last of the others may give the granule back

@@ -160,7 +160,7 @@ int quota_settle(const struct quota_reservation *reservation, const struct block
 	if (error) {
 		/* Another allocation may have come into its granule meanwhile, without a charge. */
 		if (blocks_remove(block->address, &removed, &left) && left < taken)
-			account_charge_held(reservation->device, taken - left);
+			account_charge_anyway(REGION_DATA, reservation->device, taken - left);
 		return -EDQUOT;
 	}
 	if (trace_wants(TRACE_MEMORY))
@@ -268,7 +268,8 @@ void quota_free_undo(const struct quota_release *release)
 			refund_as(release->block.managed, release->block.device,
 				  release->bytes - taken);
 		else if (!release->block.managed)
-			account_charge_held(release->block.device, taken - release->bytes);
+			account_charge_anyway(REGION_DATA, release->block.device,
+					      taken - release->bytes);
 	}
 	end_free(release, false);
 	account_end();

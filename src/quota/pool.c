@@ -283,7 +283,7 @@ static bool raise_locked(struct pool *pool)
 	if (pool->charged_bytes >= pool->reserved_bytes)
 		return false;
 	account_begin(); /* a thread that compares just now must see the change */
-	error = account_charge_held(pool->device, pool->reserved_bytes - pool->charged_bytes);
+	error = account_try_held(pool->device, pool->reserved_bytes - pool->charged_bytes);
 	if (!error) /* else with the next figure: bytes that were not charged must not be refunded
 		     */
 		pool->charged_bytes = pool->reserved_bytes;

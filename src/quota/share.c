@@ -25,9 +25,9 @@ bool quota_share_withdraw(int device, uint64_t key, uint64_t bytes, uint64_t cha
 	bool stays;
 
 	account_begin();
-	if (more)
-		account_charge_held(device, more);
-	stays = region_share_withdraw(&account_region, key, bytes) == 1;
+	account_charge_anyway(REGION_DATA, device, more);
+	/* In case of an error the charge stays: another process may rely on the entry. */
+	stays = region_share_withdraw(&account_region, key, bytes) != 0;
 	if (!stays && more)
 		account_refund(device, more);
 	account_end();
@@ -65,7 +65,7 @@ bool quota_share_look(void)
 
 void quota_hide(int device, uint64_t bytes, uint64_t charged_bytes)
 {
-	region_charge(&account_region, account_device(device)->index, REGION_OFFSET, bytes, 0);
+	account_charge_anyway(REGION_OFFSET, device, bytes);
 	account_refund(device, charged_bytes);
 }
 

@@ -15,14 +15,17 @@
  * change, sees a total that is too high rather than too low. A slot's total is never below its
  * classes.
  *
- * The lock protects all of it except `late`. A refund must not fail. If the lock cannot be taken
- * for REGION_LOCK_PATIENCE_NS, the refund is added to region->late, and the next thread of ours
- * that gets the lock makes it first. Until then the slice seems to hold more than it does.
- * (Lowering the slot without the lock would race with a thread of ours that has the lock.)
+ * The lock protects all of it except what is late. A refund must not fail, and a charge of memory
+ * that the device holds already must not fail. If the lock cannot be taken for
+ * REGION_LOCK_PATIENCE_NS, the refund is added to region->late, the charge to region->late_charges,
+ * and the next thread of ours that gets the lock makes it first. Charges come before refunds, so
+ * memory that goes from one class to another is counted all the time. Until then the slice seems to
+ * hold more than it does, or less by such a charge. (A change of the slot without the lock would
+ * race with a thread of ours that has the lock.)
  *
  * If the process is killed on any line, its slot counts until the device has its memory back
  * (life.c). The process that takes the lock over computes the totals again from the classes. Late
- * refunds of the dead process are lost, and end with its slot.
+ * changes of the dead process are lost, and end with its slot.
  *
  * What it is not: a record of what the driver does. The component quota decides what is charged.
  */
@@ -114,27 +117,57 @@ static void refund_locked(struct region *region, unsigned device, enum region_cl
 			 region_less(held_locked(region, device, class), bytes));
 }
 
-/* -- late refunds ----------------------------------------------------------------------------- */
+/* -- late changes ----------------------------------------------------------------------------- */
 
-static void put_down_late(struct region *region, unsigned device, enum region_class class,
-			  uint64_t bytes)
+/* How much more the slice may hold of the device; without a limit, as much as can be counted. */
+static uint64_t room_locked(const struct region *region, unsigned device, uint64_t limit_bytes)
 {
-	__atomic_fetch_add(&region->late[device][class], bytes, __ATOMIC_RELAXED);
+	return region_less(limit_bytes ? limit_bytes : UINT64_MAX,
+			   REGION_LOAD(region->file->own.device[device].used));
+}
+
+static void charge_held_locked(struct region *region, unsigned device, enum region_class class,
+			       uint64_t bytes)
+{
+	uint64_t room = room_locked(region, device, 0);
+
+	set_class_locked(region, device, class,
+			 held_locked(region, device, class) + (bytes < room ? bytes : room));
+}
+
+static void put_down_late(struct region *region, uint64_t *late, uint64_t bytes)
+{
+	__atomic_fetch_add(late, bytes, __ATOMIC_RELEASE); /* pairs with take_late */
 	REGION_PUBLISH(region->is_late, 1); /* pairs with the exchange in settle_late_locked */
+}
+
+/* A thread that sees a refund also sees the charges that the same thread put down before it. */
+static uint64_t take_late(uint64_t *late)
+{
+	return __atomic_exchange_n(late, 0, __ATOMIC_ACQUIRE);
 }
 
 __attribute__((noinline, cold)) static void settle_late_locked(struct region *region)
 {
+	uint64_t refunds[VGPU_DEVICES_MAX][REGION_CLASSES];
+
 	if (!__atomic_exchange_n(&region->is_late, 0, __ATOMIC_ACQUIRE))
 		return;
 	for (unsigned device = 0; device < VGPU_DEVICES_MAX; device++)
+		for (unsigned class = 0; class < REGION_CLASSES; class ++)
+			refunds[device][class] = take_late(&region->late[device][class]);
+	for (unsigned device = 0; device < VGPU_DEVICES_MAX; device++)
 		for (unsigned class = 0; class < REGION_CLASSES; class ++) {
-			uint64_t bytes = __atomic_exchange_n(&region->late[device][class], 0,
-							     __ATOMIC_RELAXED);
+			uint64_t bytes = take_late(&region->late_charges[device][class]);
 
 			if (bytes)
-				refund_locked(region, device, class, bytes);
+				charge_held_locked(region, device, class, bytes);
 		}
+	region_share_settle_late_locked(region);
+	for (unsigned device = 0; device < VGPU_DEVICES_MAX; device++)
+		for (unsigned class = 0; class < REGION_CLASSES; class ++)
+			if (refunds[device][class])
+				refund_locked(region, device, class, refunds[device][class]);
 }
 
 /* Takes the lock, to change our slot. */
@@ -188,13 +221,6 @@ static int check_target(struct region *region, unsigned device, enum region_clas
 }
 
 /* -- charges ---------------------------------------------------------------------------------- */
-
-/* How much more the slice may hold of the device; without a limit, as much as can be counted. */
-static uint64_t room_locked(const struct region *region, unsigned device, uint64_t limit_bytes)
-{
-	return region_less(limit_bytes ? limit_bytes : UINT64_MAX,
-			   REGION_LOAD(region->file->own.device[device].used));
-}
 
 struct request {
 	unsigned device;
@@ -315,12 +341,29 @@ int region_charge_range(struct region *region, unsigned device, enum region_clas
 	return charge(region, &request, ret_bytes);
 }
 
+void region_charge_held(struct region *region, unsigned device, enum region_class class,
+			uint64_t bytes)
+{
+	struct request request = {device, class, bytes, bytes, 0};
+	int error = check_target(region, device, class);
+
+	if (!error && lock_slot(region) != 0) {
+		put_down_late(region, &region->late_charges[device][class], bytes);
+		error = -ETIMEDOUT;
+	} else if (!error) {
+		charge_held_locked(region, device, class, bytes);
+		region_unlock(region);
+	}
+	if (trace_wants(TRACE_MEMORY))
+		trace_charge(region, &request, error, error ? 0 : bytes);
+}
+
 void region_refund(struct region *region, unsigned device, enum region_class class, uint64_t bytes)
 {
 	if (check_target(region, device, class) != 0)
 		return;
 	if (lock_slot(region) != 0) {
-		put_down_late(region, device, class, bytes);
+		put_down_late(region, &region->late[device][class], bytes);
 		return;
 	}
 	refund_locked(region, device, class, bytes);

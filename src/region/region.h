@@ -53,6 +53,10 @@ struct region_setup {
 enum region_class { REGION_CONTEXT, REGION_MODULE, REGION_DATA, REGION_OFFSET };
 #define REGION_CLASSES 4
 
+#define REGION_LATE_SHARES_MAX 64
+
+enum region_late_state { REGION_LATE_FREE, REGION_LATE_TAKEN, REGION_LATE_FULL };
+
 /* A region as one process has it open. Its first value is REGION_CLOSED. */
 struct region {
 	struct vgpu_region_file *file;
@@ -71,10 +75,19 @@ struct region {
 			   lock */
 	uint64_t device, inode;           /* of fd: a descriptor is checked against them */
 	uint64_t root_device, root_inode; /* of "/" at region_open; 0: the path is relative */
-	/* Bytes of refunds that could not get the lock in time. Atomic: any thread adds to them,
-	 * and the next thread that has the lock makes the refunds. is_late: there are some. */
+	/* Changes that could not get the lock in time, and that the next thread with the lock
+	 * makes: bytes of refunds, and of charges that must not fail. Atomic: any thread adds to
+	 * them. is_late: there are some, or in late_shares. */
 	uint64_t late[VGPU_DEVICES_MAX][REGION_CLASSES];
+	uint64_t late_charges[VGPU_DEVICES_MAX][REGION_CLASSES];
 	uint32_t is_late;
+	/* The same for the ends of exports and imports (share.c). A thread that fills an entry in,
+	 * or takes it out, has it meanwhile. */
+	struct region_late_share {
+		uint64_t key, bytes;
+		bool is_import;
+		uint32_t state; /* of enum region_late_state; atomic */
+	} late_shares[REGION_LATE_SHARES_MAX];
 	int pid; /* the process that claimed the slot; a vfork child shares this memory */
 	/* Bytes in the classes of our slot since region_begin_exit emptied the slot. Written under
 	 * the lock. REGION_DATA is not used, as another process may change exiting_data. */
@@ -203,11 +216,18 @@ int region_charge_range(struct region *region, unsigned device, enum region_clas
 			uint64_t least_bytes, uint64_t most_bytes, uint64_t limit_bytes,
 			uint64_t *ret_bytes);
 
+/* Charges bytes that the device holds already, whatever the limit. Never fails, unless the region
+ * is lost: if the lock cannot be had in time, the next change of our slot makes the charge first.
+ */
+void region_charge_held(struct region *region, unsigned device, enum region_class class,
+			uint64_t bytes);
+
 /* Subtracts bytes from our slot; a refund of more than the class has leaves 0. Never fails: if the
  * lock cannot be had in time, the next change of our slot makes the refund first. */
 void region_refund(struct region *region, unsigned device, enum region_class class, uint64_t bytes);
 
-/* Whether refunds wait for the lock: then our slot shows more bytes than the process holds. */
+/* Whether refunds or charges wait for the lock: then our slot shows other bytes than the process
+ * holds. */
 static inline bool region_is_late(const struct region *region)
 {
 	/* Pairs with the release in ledger.c. */
@@ -231,8 +251,13 @@ int region_share_export(struct region *region, unsigned device, uint64_t key, ui
  * charge remains, and the caller must not refund it. If another living slot imports the memory, the
  * charge has moved there, from our data class to the other's. The device's total does not change,
  * and the limit is not checked. If only our slot imports the memory, or a descriptor keeps it, the
- * charge stays with our slot as long as that is so. 0: no process has the memory open. -ETIMEDOUT:
- * unknown. In both cases the caller refunds.
+ * charge stays with our slot as long as that is so. 0: no process has the memory open, and the
+ * caller refunds.
+ *
+ * If the lock cannot be had in time, the answer is 1, too. The next change of our slot withdraws
+ * the memory first, and refunds `bytes` if no process has the memory open. If too many withdrawals
+ * wait already, the answer is -ETIMEDOUT, and the export stays until our slot is cleared. Then the
+ * caller must not refund either.
  */
 int region_share_withdraw(struct region *region, uint64_t key, uint64_t bytes);
 #define REGION_SHARE_AS_EXPORTED UINT64_MAX /* for `bytes`: as many as at the export */
@@ -290,8 +315,9 @@ int region_share_import(struct region *region, uint64_t key, unsigned *ret_devic
 			uint64_t *ret_bytes);
 
 /* Ends one import. If the charge had moved to our slot, and this was our last import of the memory,
- * the charge moves to another importer, or is refunded. If the lock cannot be had in time, the
- * import stays until our slot is cleared: too much is charged rather than too little. */
+ * the charge moves to another importer, or is refunded. If the lock cannot be had in time, the next
+ * change of our slot ends the import first. If too many ends wait already, the import stays until
+ * our slot is cleared: too much is charged rather than too little. */
 void region_share_import_end(struct region *region, uint64_t key);
 
 /* The uncertainty in NVML's figure for our process, and for others, from memory that several

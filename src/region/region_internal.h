@@ -183,10 +183,11 @@ bool region_is_valid_locked(const struct region *region);
 
 /* -- ledger.c --------------------------------------------------------------------------------- */
 
-/* Takes the lock, to change our slot, and makes late refunds. Returns as region_lock does. */
+/* Takes the lock, to change our slot, and makes late changes. Returns as region_lock does. */
 int region_lock_slot(struct region *region);
-/* Makes late refunds. */
+/* Makes late refunds and charges, and ends late shares. */
 void region_settle_late_locked(struct region *region);
+void region_share_settle_late_locked(struct region *region); /* of these, the shares */
 /* Raise and lower a class of our slot, with all totals, whatever the limit. */
 void region_charge_locked(struct region *region, unsigned device, enum region_class class,
 			  uint64_t bytes);

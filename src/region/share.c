@@ -21,7 +21,9 @@
  * to a slot are in that slot's data class. Two slots may export the same key, because hashes may
  * coincide. Each has its charge and its imports, and an import belongs to one of the two.
  *
- * The lock protects all of it. Charges and refunds of other memory never look at the table.
+ * The lock protects all of it. Charges and refunds of other memory never look at the table. A
+ * withdrawal, or the end of an import, that cannot get the lock in time is put into late_shares.
+ * The next thread of ours that gets the lock makes it first.
  *
  * If the process is killed on any line. Changes that a process had begun to its own entries end
  * when its slot is cleared. That can be repeated, because its entries are freed before its status.
@@ -71,6 +73,32 @@ int region_share_export_descriptors(struct region *region, unsigned device,
 	return error;
 }
 
+static bool take_late(struct region_late_share *late, enum region_late_state state)
+{
+	uint32_t expected = state;
+
+	return __atomic_compare_exchange_n(&late->state, &expected, REGION_LATE_TAKEN, false,
+					   __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
+}
+
+/* Puts an end down that the next thread with the lock makes. False: too many wait. */
+static bool put_down_late(struct region *region, uint64_t key, uint64_t bytes, bool is_import)
+{
+	struct region_late_share *late = region->late_shares;
+
+	while (late < region->late_shares + REGION_LATE_SHARES_MAX &&
+	       !take_late(late, REGION_LATE_FREE))
+		late++;
+	if (late == region->late_shares + REGION_LATE_SHARES_MAX)
+		return false;
+	late->key = key;
+	late->bytes = bytes;
+	late->is_import = is_import;
+	REGION_PUBLISH(late->state, REGION_LATE_FULL); /* pairs with take_late */
+	REGION_PUBLISH(region->is_late, 1);            /* pairs with the exchange in ledger.c */
+	return true;
+}
+
 /* Our slot gives the memory up. Returns whether the charge remains, with our slot or another. */
 static bool withdraw_locked(struct region *region, struct vgpu_region_share *charge)
 {
@@ -93,22 +121,29 @@ static bool withdraw_locked(struct region *region, struct vgpu_region_share *cha
 	return false;
 }
 
+static bool withdraw_key_locked(struct region *region, uint64_t key, uint64_t bytes)
+{
+	struct vgpu_region_share *charge = region_share_find_ours(region, key, VGPU_SHARE_EXPORT);
+
+	if (!charge)
+		return false;
+	if (bytes != REGION_SHARE_AS_EXPORTED)
+		REGION_STORE(charge->bytes, bytes);
+	return withdraw_locked(region, charge);
+}
+
 int region_share_withdraw(struct region *region, uint64_t key, uint64_t bytes)
 {
-	struct vgpu_region_share *charge;
 	int result;
 
 	if (region->slot < 0)
 		return -EBADF;
 	result = region_lock_slot(region);
+	if (result == -ETIMEDOUT && put_down_late(region, key, bytes, false))
+		return 1;
 	if (result)
 		return result;
-	charge = region_share_find_ours(region, key, VGPU_SHARE_EXPORT);
-	if (charge) {
-		if (bytes != REGION_SHARE_AS_EXPORTED)
-			REGION_STORE(charge->bytes, bytes);
-		result = withdraw_locked(region, charge);
-	}
+	result = withdraw_key_locked(region, key, bytes);
 	region_unlock(region);
 	return result;
 }
@@ -155,11 +190,19 @@ int region_share_import(struct region *region, uint64_t key, unsigned *ret_devic
 	return result;
 }
 
+/* The charge's entry is free, and our slot gives the bytes back. */
+static void refund_charge_locked(struct region *region, const struct vgpu_region_share *charge)
+{
+	unsigned device = REGION_LOAD(charge->device);
+
+	if (device < VGPU_DEVICES_MAX)
+		region_refund_locked(region, device, REGION_DATA, REGION_LOAD(charge->bytes));
+}
+
 static void import_end_locked(struct region *region, struct vgpu_region_share *import)
 {
 	struct vgpu_region_share *charge = region_share_charge_of(region->file, import), *heir;
 	uint32_t count = REGION_LOAD(import->count);
-	unsigned device;
 
 	if (count > 1) {
 		REGION_STORE(import->count, count - 1);
@@ -180,21 +223,52 @@ static void import_end_locked(struct region *region, struct vgpu_region_share *i
 		return;
 	}
 	region_share_free_locked(charge);
-	device = REGION_LOAD(charge->device);
-	if (device < VGPU_DEVICES_MAX)
-		region_refund_locked(region, device, REGION_DATA, REGION_LOAD(charge->bytes));
+	refund_charge_locked(region, charge);
+}
+
+static void import_key_end_locked(struct region *region, uint64_t key)
+{
+	struct vgpu_region_share *import = region_share_find_ours(region, key, VGPU_SHARE_IMPORT);
+
+	if (import)
+		import_end_locked(region, import);
 }
 
 void region_share_import_end(struct region *region, uint64_t key)
 {
-	struct vgpu_region_share *import;
+	int error = region->slot < 0 ? -EBADF : region_lock_slot(region);
 
-	if (region->slot < 0 || region_lock_slot(region) != 0)
+	if (error == -ETIMEDOUT)
+		put_down_late(region, key, 0, true);
+	if (error)
 		return;
-	import = region_share_find_ours(region, key, VGPU_SHARE_IMPORT);
-	if (import)
-		import_end_locked(region, import);
+	import_key_end_locked(region, key);
 	region_unlock(region);
+}
+
+/* Withdraws memory after region_share_withdraw has answered that the charge remains. */
+static void withdraw_late_locked(struct region *region, const struct region_late_share *late)
+{
+	struct vgpu_region_share *charge =
+		region_share_find_ours(region, late->key, VGPU_SHARE_EXPORT);
+
+	if (charge && !withdraw_key_locked(region, late->key, late->bytes))
+		refund_charge_locked(region, charge);
+}
+
+void region_share_settle_late_locked(struct region *region)
+{
+	for (unsigned i = 0; i < REGION_LATE_SHARES_MAX; i++) {
+		struct region_late_share *late = &region->late_shares[i];
+
+		if (!take_late(late, REGION_LATE_FULL))
+			continue;
+		if (late->is_import)
+			import_key_end_locked(region, late->key);
+		else
+			withdraw_late_locked(region, late);
+		REGION_PUBLISH(late->state, REGION_LATE_FREE);
+	}
 }
 
 /* -- the ends of slots ------------------------------------------------------------------------ */

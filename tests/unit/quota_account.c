@@ -1,8 +1,7 @@
 /* The account: reserve, settle, cancel, free, against a real region. */
 #include <pthread.h>
 
-#include "quota_fixture.h"
-#include "sys.h"
+#include "quota_held_lock.h"
 
 #undef UNIT_SET_UP
 #define UNIT_SET_UP attached_make
@@ -342,4 +341,48 @@ UNIT_TEST(test_threads)
 	account_end();
 	assert_rests_at(0);
 	assert_int_equal(quota_used(0), 0);
+}
+
+/* -- another process has the region's lock ---------------------------------------------------- */
+
+#define KEY ((uint64_t)0x4001)
+
+/* The bytes go from data to what no figure shows. */
+UNIT_TEST(test_hidden_while_lock_is_held)
+{
+	allocate(BASE, 8 * MIB);
+	lock_elsewhere();
+	quota_ending_begin();
+	quota_hide(0, 8 * MIB, 8 * MIB);
+	quota_ending_end();
+	assert_int_equal(own_usage(0).total, 8 * MIB);
+	unlock_elsewhere();
+	allocate(BASE + GIB, 2 * MIB);
+	assert_int_equal(data(), 2 * MIB);
+	assert_int_equal(own_usage(0).offset, 8 * MIB);
+	quota_hidden_gone(0, 8 * MIB);
+	assert_int_equal(own_usage(0).total, 2 * MIB);
+}
+
+/* The process that has it open is charged for it in the end, or this one as long as it lives. */
+UNIT_TEST(test_withdrawn_while_lock_is_held)
+{
+	const struct region_descriptors key = {KEY, 0};
+	unsigned device;
+	uint64_t bytes;
+
+	allocate(BASE, 8 * MIB);
+	assert_int_equal(quota_share_export(0, &key, 8 * MIB), 0);
+	lock_elsewhere();
+	region_unlock(&holder);
+	assert_int_equal(region_share_import(&holder, KEY, &device, &bytes), 1);
+	assert_int_equal(region_lock(&holder), 0);
+	assert_true(quota_share_withdraw(0, KEY, 8 * MIB, 8 * MIB));
+	region_unlock(&holder);
+	assert_int_equal(region_used(&holder, 0), 8 * MIB);
+	allocate(BASE + GIB, 2 * MIB);
+	assert_int_equal(data(), 2 * MIB);
+	assert_int_equal(region_used(&holder, 0), 10 * MIB);
+	region_close(&holder);
+	assert_int_equal(quota_used(0), 2 * MIB);
 }

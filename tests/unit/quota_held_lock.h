@@ -10,14 +10,14 @@
 
 static struct region holder = REGION_CLOSED;
 
-static void lock_elsewhere(void)
+UNUSED static void lock_elsewhere(void)
 {
 	assert_int_equal(region_open(quota_slice.region_path, NULL, &holder, NULL), 0);
 	assert_int_equal(region_claim(&holder, NULL), 0);
 	assert_int_equal(region_lock(&holder), 0);
 }
 
-static void unlock_elsewhere(void)
+UNUSED static void unlock_elsewhere(void)
 {
 	region_unlock(&holder);
 	region_close(&holder);
@@ -25,7 +25,7 @@ static void unlock_elsewhere(void)
 
 /* Waits until a thread of this process sleeps for the region's lock. That thread holds the
  * locks of quota/ that come first. */
-static void await_waiter(void)
+UNUSED static void await_waiter(void)
 {
 	const uint32_t *word = &holder.file->own.lock;
 
@@ -39,13 +39,13 @@ static void await_waiter(void)
 
 /* Deletes the region's file, and waits until the next look at the file is due, by the coarse
  * clock. */
-static void delete_region(void)
+UNUSED static void delete_region(void)
 {
 	assert_int_equal(unlink(quota_slice.region_path), 0);
 	sys_sleep_ns(REGION_WATCH_NS + 20 * NS_PER_MS);
 }
 
-static void assert_why_lost(void)
+UNUSED static void assert_why_lost(void)
 {
 	struct fault fault = {""};
 

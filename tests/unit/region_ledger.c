@@ -216,6 +216,33 @@ UNIT_TEST(test_never_too_low)
 	region_close(&watched);
 }
 
+/* The lock is not to be had: a charge that must not fail is made by the next change that gets it,
+ * and counts for that change. */
+UNIT_TEST(test_late_charge)
+{
+	struct region region = make_with(1), holder = REGION_CLOSED;
+
+	assert_int_equal(open_claimed(here.path, NULL, &holder), 0);
+	assert_int_equal(region_charge(&region, 0, REGION_DATA, 100, 200), 0);
+	region_charge_held(&region, 0, REGION_DATA, 20);
+	assert_usage(&region, 0, 0, 0, 120, 0);
+	assert_int_equal(region_lock(&holder), 0);
+	region_charge_held(&region, 0, REGION_OFFSET, 100); /* they go from data to offset */
+	region_refund(&region, 0, REGION_DATA, 100);
+	region_unlock(&holder);
+	assert_true(region_is_late(&region));
+	assert_usage(&region, 0, 0, 0, 120, 0);
+	assert_int_equal(region_charge(&region, 0, REGION_MODULE, 81, 200), -EDQUOT);
+	assert_false(region_is_late(&region));
+	assert_usage(&region, 0, 0, 0, 20, 100);
+	assert_int_equal(region_charge(&region, 0, REGION_MODULE, 80, 200), 0);
+	region_charge_held(&region, 0, REGION_DATA, 50); /* whatever the limit */
+	assert_int_equal(region_used(&region, 0), 250);
+	assert_int_equal(count_wrong(&region), 0);
+	region_close(&holder);
+	region_close(&region);
+}
+
 /* The lock is not to be had: the refund is made by the next change that gets it. */
 UNIT_TEST(test_late_refund)
 {

@@ -310,14 +310,45 @@ UNIT_TEST(test_timeouts)
 	for (int i = 0; i < 4; i++)
 		pthread_join(threads[i], NULL);
 	region_unlock(&regions[0]);
-	for (int i = 0; i < 3; i++)
-		assert_int_equal(results[i], -ETIMEDOUT);
+	assert_int_equal(results[0], -ETIMEDOUT);
+	assert_int_equal(results[1], 1); /* is withdrawn later; there is no such export */
+	assert_int_equal(results[2], -ETIMEDOUT);
 	assert_int_equal(entries(VGPU_SHARE_EXPORT), 1);
-	assert_int_equal(entries(VGPU_SHARE_IMPORT), 1); /* its end is lost: it counts on */
-	act_withdraw(&regions[0], 1);
-	assert_int_equal(region_own_usage(&regions[1], 1).data, UNIT);
-	region_close(&regions[1]);
+	assert_int_equal(entries(VGPU_SHARE_IMPORT), 1); /* its end is late */
+	region_refund(&regions[1], 1, REGION_DATA, 0);
+	assert_int_equal(entries(VGPU_SHARE_IMPORT), 0);
+	act_withdraw(&regions[0], 0);
 	assert_int_equal(region_used(&regions[0], 1), 0);
+	close_slots();
+}
+
+/* Withdraws while another process has the lock, and makes a further change afterwards. */
+static void withdraw_late(void)
+{
+	assert_int_equal(region_lock(&regions[2]), 0);
+	assert_int_equal(region_share_withdraw(&regions[0], KEY, REGION_SHARE_AS_EXPORTED), 1);
+	region_unlock(&regions[2]);
+	assert_int_equal(entries(VGPU_SHARE_EXPORT), 1);
+	assert_int_equal(region_own_usage(&regions[0], 1).data, UNIT);
+	region_refund(&regions[0], 1, REGION_DATA, 0);
+	assert_int_equal(entries(VGPU_SHARE_EXPORT), 0);
+	assert_int_equal(region_own_usage(&regions[0], 1).data, 0);
+}
+
+UNIT_TEST(test_withdrawn_late)
+{
+	make_slots();
+	act_export(&regions[0]);
+	withdraw_late(); /* nobody has it open: it is refunded */
+	assert_int_equal(region_used(&regions[0], 1), 0);
+	act_export(&regions[0]);
+	act_import(&regions[1], 1);
+	withdraw_late();
+	assert_int_equal(region_own_usage(&regions[1], 1).data, UNIT);
+	assert_int_equal(region_used(&regions[0], 1), UNIT);
+	region_share_import_end(&regions[1], KEY);
+	assert_int_equal(region_used(&regions[0], 1), 0);
+	assert_int_equal(count_wrong(&regions[0]), 0);
 	close_slots();
 }
 

@@ -151,11 +151,11 @@ static bool record_fd_locked(uint64_t what, int fd, CUdevice device, uint64_t by
 	known = find_descriptors_locked(what);
 	if (!known)
 		return export_fd_locked(fd, bytes, &export);
-	if (region_descriptor_mark(fd, &known->key) != 0)
+	/* Descriptors without a mark, or of a file that the region does not know, cannot be found.
+	 */
+	if (region_descriptor_mark(fd, &known->key) != 0 ||
+	    (known->listed && quota_share_export(device, &known->key, bytes) != 0))
 		known->unsure = true;
-	else if (known->listed)
-		quota_share_export(device, &known->key, bytes); /* its descriptors are of another
-								   file, too */
 	return true;
 }
 
@@ -252,11 +252,11 @@ static bool is_left(const struct export *export)
 static bool end_export_locked(unsigned i, uint64_t bytes, uint64_t charged_bytes)
 {
 	struct export *export = &exports[i];
-	bool listed = export->listed, unsure = export->unsure;
+	bool stays = export->listed &&
+		     quota_share_withdraw(export->device, export->key.key, bytes, charged_bytes);
 
 	export->listed = false;
-	if (listed && quota_share_withdraw(export->device, export->key.key, bytes, charged_bytes) &&
-	    !unsure) {
+	if (stays && !export->unsure) {
 		remove_export_locked(i);
 		return true;
 	}
@@ -266,7 +266,7 @@ static bool end_export_locked(unsigned i, uint64_t bytes, uint64_t charged_bytes
 	}
 	export->what = 0;
 	export->bytes = bytes;
-	quota_hide(export->device, bytes, charged_bytes);
+	quota_hide(export->device, bytes, stays ? 0 : charged_bytes);
 	return true;
 }
 
