@@ -499,9 +499,11 @@ CUresult memory_share(uint64_t address, uint64_t *ret_object, uint64_t *ret_offs
 	if (find_locked(address, &range)) {
 		struct block *block = map_at(address, false)->block;
 
-		result = block_share(block);
-		*ret_object = block->shared;
-		*ret_offset = range.address - block->address;
+		if (block) { /* memory of a pool is in no block */
+			result = block_share(block);
+			*ret_object = block->shared;
+			*ret_offset = range.address - block->address;
+		}
 	}
 	pthread_mutex_unlock(&lock);
 	return result;
