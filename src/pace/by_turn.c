@@ -425,14 +425,9 @@ void by_turn_will_wait(void)
 	tell_all(in_flight_will_wait, turn_will_wait);
 }
 
-static void mark_seldom(struct in_flight *it, uint64_t now_ns)
-{
-	in_flight_mark(it, MARK_LEAST_NS, now_ns);
-}
-
 void by_turn_will_look(void)
 {
-	tell_all(mark_seldom, turn_looked);
+	tell_all(in_flight_will_look, turn_looked);
 }
 
 /* Whether the last mark is reached soon. It comes after all work that the thread has waited for. */

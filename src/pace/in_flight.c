@@ -300,6 +300,11 @@ void in_flight_mark(struct in_flight *it, uint64_t each_ns, uint64_t now_ns)
 	lock_release(&it->lock);
 }
 
+void in_flight_will_look(struct in_flight *it, uint64_t now_ns)
+{
+	in_flight_mark(it, MARK_LEAST_NS, now_ns);
+}
+
 void in_flight_will_wait(struct in_flight *it, uint64_t now_ns)
 {
 	uint64_t launches = RELAXED_LOAD(it->launches);
@@ -357,10 +362,10 @@ static uint64_t took_until_mark(struct in_flight *it)
 }
 
 /*
- * What is charged of the time from the last mark of a period until it was seen to have ended, ns.
- * The launches after the mark took some of it. If the device seems to have paused for the rest, the
- * next launches are marked, unless those would not be all of a period that is like this one: a
- * pause comes after the last launch.
+ * A period was seen to have ended tail_ns after its last mark. Returns how much of that time is
+ * charged, in ns. The launches after the mark took some of it. If the device seems to have paused
+ * for the rest, the next launches are marked, unless those would not be all of a period that is
+ * like this one: a pause comes after the last launch.
  */
 static uint64_t charge_tail(struct in_flight *it, uint64_t tail_ns)
 {

@@ -88,6 +88,11 @@ void in_flight_left(struct in_flight *it);
  */
 void in_flight_mark(struct in_flight *it, uint64_t each_ns, uint64_t now_ns);
 
+/* Before a thread asks whether work is over, without a wait. Some programs query events before each
+ * launch: PyTorch does when it allocates memory. So a mark is made once in MARK_LEAST_NS at most.
+ */
+void in_flight_will_look(struct in_flight *it, uint64_t now_ns);
+
 /*
  * Before and after a thread waits for work. The wait may be for a part of it: a program may have
  * eight launches in flight, and wait for the oldest before each launch. A mark before each such

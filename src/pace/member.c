@@ -436,25 +436,23 @@ void member_end_turns(const struct meter *meter, int device, uint64_t now_ns)
 		membership_share(meter, device, false);
 }
 
-void members_will_wait(void)
+static void mark_all(void (*mark)(struct in_flight *it, uint64_t now_ns))
 {
 	if (!membership_exists())
 		return;
 	for (int device = 0; device < VGPU_DEVICES_MAX; device++)
 		if (membership_is_any(device))
-			in_flight_will_wait(&members[device].in_flight, clock_steady_ns());
+			mark(&members[device].in_flight, clock_steady_ns());
 }
 
-/* Some programs query events before each launch: PyTorch does when it allocates memory. So a mark
- * is made once in MARK_LEAST_NS at most. */
+void members_will_wait(void)
+{
+	mark_all(in_flight_will_wait);
+}
+
 void members_will_look(void)
 {
-	if (!membership_exists())
-		return;
-	for (int device = 0; device < VGPU_DEVICES_MAX; device++)
-		if (membership_is_any(device))
-			in_flight_mark(&members[device].in_flight, MARK_LEAST_NS,
-				       clock_steady_ns());
+	mark_all(in_flight_will_look);
 }
 
 /* Whether the device should be busy for longer than it takes to reach a mark. */

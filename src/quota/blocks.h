@@ -56,8 +56,8 @@ void blocks_left(const struct block *block, bool lingers);
 /* Whether there is one there, or in its granule. */
 bool blocks_known(uint64_t address);
 
-/* What is known of an address at which an allocation begins. BLOCK_LEAVING: the granule has no
- * allocation, and one that began in the granule is marked as leaving. */
+/* Whether an allocation begins at an address. BLOCK_LEAVING: the granule of the address has no
+ * allocation, and one that began in it is marked as leaving. */
 enum block_state { BLOCK_UNKNOWN, BLOCK_KNOWN, BLOCK_LEAVING };
 
 /* Looks for the allocation. If BLOCK_KNOWN, *ret_bytes is the size of all granules that it lies in,

@@ -130,10 +130,10 @@ size_t quota_unmapping(uint64_t address, uint64_t end, struct holding_release *r
 		       size_t most);
 
 /*
- * The reference belongs from now on to an owner: a multicast object or an
- * array. `place` is a hash of the position in the owner. The reference ends with its owner. True:
- * the binding that was there before is to be released, as after quota_holding_unref_begin. Where
- * there is no memory for the record, the reference stays for good.
+ * The reference belongs from now on to an owner: a multicast object or an array. `place` is a hash
+ * of the position in the owner. The reference ends with its owner. True: the binding that was there
+ * before is to be released, as after quota_holding_unref_begin. Where there is no memory for the
+ * record, the reference stays for good.
  */
 bool quota_bound(uint64_t place, uint64_t owner, const struct holding_reference *reference,
 		 struct holding_release *ret_before);

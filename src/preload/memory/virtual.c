@@ -324,7 +324,7 @@ static bool maps(const CUarrayMapInfo *info)
 	return info->memOperationType == CU_MEM_OPERATION_TYPE_MAP;
 }
 
-/* What a call maps into sparse arrays, with a reference for each part. */
+/* The parts of sparse arrays that one call maps, with a reference for each. */
 struct tiles {
 	const CUarrayMapInfo *list;
 	unsigned count;
