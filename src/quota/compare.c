@@ -48,9 +48,10 @@
 #define ANSWER_TIMES_URGENT 10
 #define ANSWER_MOST_NS      (500 * NS_PER_MS)
 
-/* How long NVML took for its last answer, and the shorter of its last two. The process's first
- * question starts NVML, which takes longer. Both atomic. */
-static uint64_t last_answer_ns, answer_ns;
+/* About how long NVML takes; atomic. A quick answer counts at once. Slow ones at most double the
+ * figure each, as a question starts NVML, or the thread loses its processor meanwhile. */
+static uint64_t answer_ns;
+#define ANSWER_LEAST_NS (10 * NS_PER_US)
 
 static bool unmeasured[VGPU_DEVICES_MAX];        /* the newest context's cost is a guess */
 static uint64_t reconciled_ns[VGPU_DEVICES_MAX]; /* when last, 0: never; coarse clock */
@@ -140,9 +141,10 @@ static bool is_code_due(int device)
 
 void quota_reconcile_took(uint64_t ns)
 {
-	uint64_t before_ns = __atomic_exchange_n(&last_answer_ns, ns, __ATOMIC_RELAXED);
+	uint64_t before_ns = __atomic_load_n(&answer_ns, __ATOMIC_RELAXED);
+	uint64_t most_ns = 2 * (before_ns > ANSWER_LEAST_NS ? before_ns : ANSWER_LEAST_NS);
 
-	__atomic_store_n(&answer_ns, ns < before_ns ? ns : before_ns, __ATOMIC_RELAXED);
+	__atomic_store_n(&answer_ns, ns < most_ns ? ns : most_ns, __ATOMIC_RELAXED);
 }
 
 /* The interval, or a longer one if NVML takes long. */
