@@ -30,6 +30,9 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int contents = -1;           /* these two: lock */
 static struct physical *all_shared; /* by next; lock */
 static uint64_t contents_end;       /* places are never given out again */
+/* The handle that ended last, or NULL; lock. The next handle has its value: a driver may give a
+ * value again. */
+static struct memory_handle *ended;
 
 void virtual_lock(void)
 {
@@ -93,11 +96,12 @@ static void physical_put(struct physical *physical)
 
 struct memory_handle *virtual_handle_new(struct physical *physical, size_t bytes)
 {
-	struct memory_handle *handle = calloc(1, sizeof *handle);
+	struct memory_handle *handle = ended ? ended : malloc(sizeof *handle);
 
 	if (!handle)
 		return NULL;
 	*handle = (struct memory_handle){.references = 1, .bytes = bytes, .physical = physical};
+	ended = NULL;
 	if (!handle_add(handle, HANDLE_MEMORY)) {
 		free(handle);
 		return NULL;
@@ -129,7 +133,8 @@ static void handle_settle(struct memory_handle *handle)
 		machine_leave(handle->shared);
 	if (handle->physical)
 		physical_put(handle->physical);
-	free(handle);
+	free(ended);
+	ended = handle;
 }
 
 void virtual_unuse(struct memory_handle *handle)

@@ -19,12 +19,12 @@ MAKEFLAGS=--no-print-directory
 export MAKEFLAGS
 
 # What failed may stand far above the last lines: clang-tidy goes on with the other files, and ctest
-# with the other tests, of which the first 30 lines each are printed.
+# with the other tests. Of a test that failed, the first 30 lines are printed, and each failed check.
 print_failure() {
     head -n -60 "$log" | awk '
         /^ *[0-9]+\/[0-9]+ Test / { left = /\*\*\*/ ? 30 : 0 }
         /^ +Start / { left = 0 }
-        /error:/ || left-- > 0'
+        /error:|\.[ch]:[0-9]+: / || left-- > 0'
     tail -n 60 "$log"
 }
 
