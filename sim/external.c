@@ -95,7 +95,7 @@ static CUresult buffer_map(CUcontext context, size_t bytes, uint64_t *ret_addres
 	buffer->range.address = space_map(buffer->space_bytes, GRANULE_BYTES, false);
 	if (!buffer->range.address || !address_map_add(&buffer->range)) {
 		if (buffer->range.address)
-			munmap((void *)(uintptr_t)buffer->range.address, buffer->space_bytes);
+			space_unmap(buffer->range.address, buffer->space_bytes);
 		free(buffer);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
@@ -140,7 +140,7 @@ CUresult external_give(uint64_t address)
 	if (buffer) {
 		*at = buffer->next;
 		address_map_remove(&buffer->range);
-		munmap((void *)(uintptr_t)address, buffer->space_bytes);
+		space_unmap(address, buffer->space_bytes);
 		free(buffer);
 	}
 	pthread_mutex_unlock(&lock);

@@ -103,12 +103,52 @@ static uint64_t map_low(uint64_t bytes, uint64_t alignment, int flags)
 	return 0;
 }
 
+/* The space that ended last is kept for the next one. */
+static pthread_mutex_t spare_lock = PTHREAD_MUTEX_INITIALIZER;
+static char *spare;          /* not accessible; or NULL; spare_lock */
+static uint64_t spare_bytes; /* spare_lock */
+
+void space_unmap(uint64_t address, uint64_t bytes)
+{
+	void *at = (void *)(uintptr_t)address;
+
+	if (mmap(at, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
+		 0) != at)
+		return;
+	pthread_mutex_lock(&spare_lock);
+	if (spare)
+		munmap(spare, spare_bytes);
+	spare = at;
+	spare_bytes = bytes;
+	pthread_mutex_unlock(&spare_lock);
+}
+
+/* Returns 0 if the spare space does not do. */
+static uint64_t space_again(uint64_t bytes, uint64_t alignment)
+{
+	uint64_t at = 0;
+
+	pthread_mutex_lock(&spare_lock);
+	if (spare && bytes <= spare_bytes && (uintptr_t)spare % alignment == 0 &&
+	    !mprotect(spare, bytes, PROT_READ | PROT_WRITE)) {
+		at = (uintptr_t)spare;
+		if (bytes < spare_bytes)
+			munmap(spare + bytes, spare_bytes - bytes);
+		spare = NULL;
+	}
+	pthread_mutex_unlock(&spare_lock);
+	return at;
+}
+
 uint64_t space_map(uint64_t bytes, uint64_t alignment, bool low)
 {
 	int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
 
 	if (low && !MAP_32BIT)
 		return map_low(bytes, alignment, flags);
+	uint64_t again = low ? 0 : space_again(bytes, alignment);
+	if (again)
+		return again;
 	flags |= low ? MAP_32BIT : 0;
 	void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
 	if (at == MAP_FAILED)
@@ -200,7 +240,7 @@ static void block_unmap(struct block *block)
 		}
 		*granule = (struct granule){0};
 	}
-	munmap((void *)(uintptr_t)block->address, block->granules * GRANULE_BYTES);
+	space_unmap(block->address, block->granules * GRANULE_BYTES);
 }
 
 /* Makes the block's address space, map entries and page. Its granules are taken already. */

@@ -169,7 +169,7 @@ static CUresult opened_make(CUcontext context, const struct ipc *ipc, struct ope
 	if (ret_opened->range.address && address_map_add(&ret_opened->range))
 		return CUDA_SUCCESS;
 	if (ret_opened->range.address)
-		munmap((void *)(uintptr_t)ret_opened->range.address, ret_opened->space_bytes);
+		space_unmap(ret_opened->range.address, ret_opened->space_bytes);
 	machine_leave(ipc->object);
 	return CUDA_ERROR_OUT_OF_MEMORY;
 }
@@ -178,7 +178,7 @@ static CUresult opened_make(CUcontext context, const struct ipc *ipc, struct ope
 static void opened_close(struct opened *it)
 {
 	address_map_remove(&it->range);
-	munmap((void *)(uintptr_t)it->range.address, it->space_bytes);
+	space_unmap(it->range.address, it->space_bytes);
 	machine_leave(it->object);
 	free(it);
 }

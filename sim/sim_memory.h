@@ -105,8 +105,9 @@ bool memory_advice_get(uint64_t address, size_t bytes, struct memory_advice *ret
 void memory_advice_set(uint64_t address, size_t bytes, const struct memory_advice *advice);
 
 /* Address space, zeroed when touched, aligned to a power of two of at least a granule; 0 if there
- * is none. */
+ * is none. The space that ended last is given again, if it is large enough: a driver may do so. */
 uint64_t space_map(uint64_t bytes, uint64_t alignment, bool low);
+void space_unmap(uint64_t address, uint64_t bytes);
 
 CUresult memory_take(CUcontext context, size_t bytes, enum block_kind kind, uint64_t *ret_address);
 /* CUDA_ERROR_INVALID_VALUE unless an allocation begins at the address that is not a space. */
