@@ -14,6 +14,7 @@
  * clears its slot.
  */
 #include "account.h"
+#include "export.h"
 
 #include <errno.h>
 #include <string.h>
@@ -213,23 +214,33 @@ bool quota_free_begin(uint64_t address, struct quota_release *ret_release)
 		account_end();
 		return false;
 	}
+	release.exports = exports_leave(address);
 	begin_free(&release);
 	*ret_release = release;
 	return true;
 }
 
+/* Ends the block's exports. Returns the bytes that nothing keeps. */
+static uint64_t end_exports(const struct quota_release *release)
+{
+	return release->bytes -
+	       exports_end(release->exports, blocks_span(&release->block), release->bytes);
+}
+
 void quota_free_commit(const struct quota_release *release)
 {
+	uint64_t bytes = end_exports(release);
+
 	end_free(release, false);
 	if (release->block.managed)
 		moved_end(release->block.address);
-	if (release->bytes) {
-		refund_as(release->block.managed, release->block.device, release->bytes);
+	if (bytes) {
+		refund_as(release->block.managed, release->block.device, bytes);
 		account_return_spare(release->block.device);
 	}
 	if (trace_wants(TRACE_MEMORY))
 		trace_allocation(TRACE_FREED, release->block.device, release->block.size_bytes,
-				 release->bytes);
+				 bytes);
 	account_end();
 }
 
@@ -238,17 +249,21 @@ void quota_free_postpone(void)
 	account_end(); /* the charge stays */
 }
 
+/* What an export keeps does not become module memory: NVML does not count it, so the next
+ * comparison would refund it. */
 void quota_free_orphan(const struct quota_release *release)
 {
 	const struct block *block = &release->block;
+	uint64_t bytes;
 
 	account_begin();
+	bytes = end_exports(release);
 	end_free(release, true);
 	if (!block->managed) /* which no comparison would find gone */
-		account_orphan(block->device, release->bytes);
+		account_orphan(block->device, bytes);
 	else
 		moved_end(block->address);
-	refund_as(block->managed, block->device, release->bytes);
+	refund_as(block->managed, block->device, bytes);
 	account_end();
 }
 
@@ -261,6 +276,7 @@ void quota_free_undo(const struct quota_release *release)
 {
 	uint64_t taken;
 
+	exports_return(release->exports, release->block.address);
 	/* Its charge is still there. But other allocations may have come to its granules meanwhile
 	 * and been charged for them, or gone from them and given the charge back. */
 	if (blocks_enter(&release->block, &taken) == 0) {

@@ -10,7 +10,9 @@
 
 #include <string.h>
 
+#include "export.h"
 #include "holding.h"
+#include "import.h"
 #include "pool.h"
 
 struct region account_region = REGION_CLOSED;
@@ -126,6 +128,8 @@ void quota_forked(void)
 	compare_forked();
 	quota_pools_forked();
 	holdings_forked();
+	exports_forked();
+	imports_forked();
 	blocks_forked();
 	moved_forked();
 }

@@ -7,9 +7,10 @@
  * they lie.
  *
  * Two more tables have the marks of allocations that have left the accounts while the driver has
- * their memory, by the granule in which the allocation begins. `leaving` has the number of those
- * that blocks_left ends. `lingering` has those that only the end of their context ends. Where there
- * is no memory for a mark, every unknown address counts as one of an allocation that is leaving.
+ * their memory, by address. `leaving` has the number of those that blocks_left ends. `lingering`
+ * has those that end with their context, or when the driver gives the address to another
+ * allocation. Where there is no memory for a mark, every unknown address counts as one of an
+ * allocation that is leaving.
  */
 #include "blocks.h"
 
@@ -22,7 +23,7 @@
 
 static struct lock lock = LOCK_INIT;
 static struct table granules, spans;    /* under `lock` */
-static struct table leaving, lingering; /* by granule; under `lock` */
+static struct table leaving, lingering; /* by address; under `lock` */
 static uint64_t unmarked;               /* how many marks had no memory; under `lock` */
 
 static uint64_t first_granule(const struct block *block)
@@ -97,11 +98,20 @@ static int64_t enter_span(const struct block *block)
 	return first + (int64_t)inner_bytes(block) + last;
 }
 
+static void end_lingering_locked(uint64_t address)
+{
+	struct entry *mark = lingering.count ? table_find(&lingering, address) : NULL;
+
+	if (mark)
+		table_remove(&lingering, mark);
+}
+
 int blocks_enter(const struct block *block, uint64_t *ret_bytes)
 {
 	int64_t taken;
 
 	lock_acquire(&lock);
+	end_lingering_locked(block->address);
 	if (first_granule(block) == last_granule(block))
 		taken = enter_granule(block, first_granule(block));
 	else
@@ -153,10 +163,10 @@ bool blocks_remove(uint64_t address, struct block *ret_block, uint64_t *ret_byte
 
 static void mark_locked(struct table *table, const struct block *block)
 {
-	struct entry *mark = table_find(table, first_granule(block));
+	struct entry *mark = table_find(table, block->address);
 
 	if (!mark)
-		mark = table_add(table, first_granule(block));
+		mark = table_add(table, block->address);
 	if (mark) {
 		mark->context = block->context;
 		mark->amount++;
@@ -168,7 +178,7 @@ static void mark_locked(struct table *table, const struct block *block)
 /* Ends a mark. If the table has none, there was no memory for it. */
 static void unmark_locked(struct table *table, const struct block *block)
 {
-	struct entry *mark = table_find(table, first_granule(block));
+	struct entry *mark = table_find(table, block->address);
 
 	if (!mark)
 		unmarked--;
@@ -209,7 +219,6 @@ bool blocks_known(uint64_t address)
 
 static enum block_state find_locked(uint64_t address, struct block *ret_block, uint64_t *ret_bytes)
 {
-	uint64_t granule = address >> GRANULE_SHIFT;
 	const struct entry *entry = table_find(&spans, address);
 
 	if (entry) {
@@ -217,15 +226,16 @@ static enum block_state find_locked(uint64_t address, struct block *ret_block, u
 		*ret_bytes = inner_bytes(ret_block) + 2 * GRANULE_BYTES;
 		return BLOCK_KNOWN;
 	}
-	entry = table_find(&granules, granule);
+	/* Of the allocations in a granule only the number is known. */
+	if (table_find(&leaving, address) || table_find(&lingering, address))
+		return BLOCK_LEAVING;
+	entry = table_find(&granules, address >> GRANULE_SHIFT);
 	if (entry) {
 		*ret_block = block_of(address, 1, entry);
 		*ret_bytes = GRANULE_BYTES;
 		return BLOCK_KNOWN;
 	}
-	if (unmarked || table_find(&leaving, granule) || table_find(&lingering, granule))
-		return BLOCK_LEAVING;
-	return BLOCK_UNKNOWN;
+	return unmarked ? BLOCK_LEAVING : BLOCK_UNKNOWN;
 }
 
 enum block_state blocks_find(uint64_t address, struct block *ret_block, uint64_t *ret_bytes)

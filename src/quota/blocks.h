@@ -49,15 +49,15 @@ bool blocks_remove(uint64_t address, struct block *ret_block, uint64_t *ret_byte
 /* blocks_leave does the same, and marks the block as leaving: the driver may have the memory until
  * blocks_left. blocks_left comes after the driver has freed the block, or after blocks_enter has
  * put it back. lingers: the driver frees the block later, and no call will report that. Then the
- * block stays marked until its context ends. */
+ * block stays marked until its context ends, or until another one is entered at the address. */
 bool blocks_leave(uint64_t address, struct block *ret_block, uint64_t *ret_bytes);
 void blocks_left(const struct block *block, bool lingers);
 
 /* Whether there is one there, or in its granule. */
 bool blocks_known(uint64_t address);
 
-/* Whether an allocation begins at an address. BLOCK_LEAVING: the granule of the address has no
- * allocation, and one that began in it is marked as leaving. */
+/* Whether an allocation begins at an address. BLOCK_LEAVING: one that is marked as leaving began
+ * there. */
 enum block_state { BLOCK_UNKNOWN, BLOCK_KNOWN, BLOCK_LEAVING };
 
 /* Looks for the allocation. If BLOCK_KNOWN, *ret_bytes is the size of all granules that it lies in,

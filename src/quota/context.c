@@ -19,7 +19,9 @@
 #include <errno.h>
 #include <string.h>
 
+#include "export.h"
 #include "holding.h"
+#include "import.h"
 #include "lock.h"
 #include "pool.h"
 
@@ -262,6 +264,19 @@ bool quota_context_has_ended(uint64_t context, uint64_t ends_before)
 	return ended;
 }
 
+/* Exported blocks are freed one by one, as other processes or descriptors may keep them. */
+static void end_exports(uint64_t context)
+{
+	struct quota_release release;
+	uint64_t address;
+
+	while (context && exports_find_of(context, &address))
+		if (quota_free_begin(address, &release))
+			quota_free_commit(&release);
+		else
+			exports_end(address, 0, 0);
+}
+
 void quota_context_end(uint64_t context)
 {
 	struct record ended = {0};
@@ -280,6 +295,8 @@ void quota_context_end(uint64_t context)
 		__atomic_store_n(&ends, ends + 1, __ATOMIC_SEQ_CST);
 	}
 	lock_release(&lock);
+	end_exports(context);
+	imports_end_context(context);
 	if (!ended.context)
 		return;
 	blocks_remove_context(context, &bytes, &managed_bytes);

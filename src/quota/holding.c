@@ -20,6 +20,7 @@
 #include <errno.h>
 
 #include "account.h"
+#include "export.h"
 #include "lock.h"
 #include "small.h"
 #include "table.h"
@@ -297,11 +298,17 @@ static void note_export_locked(struct entry *entry)
 		entry->exported = true;
 }
 
-void quota_holding_note_export(uint64_t handle)
+uint32_t quota_holding_note_export(uint64_t handle)
 {
+	struct entry *entry;
+	uint32_t serial;
+
 	lock_acquire(&lock);
-	note_export_locked(table_find(&tables[HOLDING_PHYSICAL], handle));
+	entry = table_find(&tables[HOLDING_PHYSICAL], handle);
+	note_export_locked(entry);
+	serial = entry ? entry->serial : 0;
 	lock_release(&lock);
+	return serial;
 }
 
 void quota_reference_note_export(const struct holding_reference *reference)
@@ -418,14 +425,21 @@ void quota_holding_unref_end(struct holding_release *release)
 	lock_release(&lock);
 }
 
+/* Other processes or descriptors may keep exported memory, and its charge. */
 void quota_holding_unref_commit(struct holding_release *release)
 {
+	uint64_t bytes = release->bytes;
+
 	lock_acquire(&lock);
 	if (!release->ended)
 		end_locked(release);
+	lock_release(&lock);
+	if (release->last && release->kind == HOLDING_PHYSICAL)
+		bytes -= exports_end(quota_holding_number(release->serial), bytes, bytes);
+	lock_acquire(&lock);
 	if (release->last)
 		refund_locked(release->kind, release->device, release->context, release->shared,
-			      release->bytes);
+			      bytes);
 	lock_release(&lock);
 	account_end();
 }

@@ -78,8 +78,9 @@ void quota_reference_keep(const struct holding_reference *reference);
 bool quota_reference_drop(const struct holding_reference *reference,
 			  struct holding_release *ret_release);
 
-/* Other processes may have references of their own to physical memory, or to a multicast object. */
-void quota_holding_note_export(uint64_t handle);
+/* Other processes may have references of their own to physical memory, or to a multicast object.
+ * quota_holding_note_export returns its serial, or 0: the handle is not known. */
+uint32_t quota_holding_note_export(uint64_t handle);
 void quota_reference_note_export(const struct holding_reference *reference);
 
 /* Whether the handle is known. quota_holding_charge also says what is charged for it. */

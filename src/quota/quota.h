@@ -14,12 +14,12 @@
  *     quota_free_commit  the charge goes back; or quota_free_undo, if the driver refused
  *
  * pool.h has the same for memory that the driver keeps in pools, holding.h for memory that has a
- * handle.
+ * handle. export.h and import.h are about memory that processes share.
  *
  * Devices are CUDA ordinals of this process; the slice knows them by UUID. Between quota_attach and
  * quota_forked everything is thread-safe. A thread takes a lock of this component before one of the
- * region. No thread holds two locks of tables of this component, except that the lock of moved.c
- * may be held while the lock of account.c is taken.
+ * region. No thread holds two locks of tables of this component, except that the lock of moved.c or
+ * export.c may be held while the lock of account.c is taken.
  */
 #pragma once
 
@@ -30,8 +30,6 @@
 #include "fault.h"
 #include "slice.h"
 #include "trace.h"
-
-struct region_descriptors; /* region.h */
 
 /* A GPU as this process sees it. */
 struct quota_gpu {
@@ -136,13 +134,14 @@ struct quota_block {
 /* The block that begins at the address. False: it is not known, or is managed memory. Then only
  * ret_block->leaving is filled in. From quota_free_begin on, a block is leaving until the driver
  * has freed it, or quota_free_undo has put it back. After quota_free_orphan it is leaving until its
- * context ends. */
+ * context ends, or until another block begins at the address. */
 bool quota_find_block(uint64_t address, struct quota_block *ret_block);
 
 struct quota_release {
 	struct block block;
-	uint64_t bytes; /* to give back */
-	bool in_part;   /* a granule of it is other allocations', too, and stays charged for them */
+	uint64_t bytes;   /* to give back, less what exports of the block keep charged */
+	uint64_t exports; /* exports_leave's number */
+	bool in_part; /* a granule of it is other allocations', too, and stays charged for them */
 };
 
 /* False: no settled block begins at the address. The caller passes the address to the driver. */
@@ -224,8 +223,8 @@ int quota_context_settle(const struct quota_context_reservation *reservation, ui
 bool quota_context_is_tight(const struct quota_context_reservation *reservation,
 			    uint64_t at_most_bytes);
 
-/* The context is gone, with all that was allocated in it. Unknown contexts are ignored. Called
- * between quota_ending_begin and quota_ending_end, like the driver's call that ended it. */
+/* The context is gone, with all that was allocated or imported in it. Unknown contexts are ignored.
+ * Called between quota_ending_begin and quota_ending_end, like the driver's call that ended it. */
 void quota_context_end(uint64_t context);
 
 /* The number of contexts that have ended so far, read before a driver call that makes something in
@@ -266,35 +265,6 @@ uint64_t quota_driver_bytes(int device);
 /* Refunds the bytes of a call that was undone. Called between quota_ending_begin and
  * quota_ending_end, like the driver's call that undid it. */
 void quota_driver_return(int device, uint64_t bytes);
-
-/* -- memory that processes share (region_share_… has the contract; keys are hashes of exported
- * handles) -- */
-
-/* quota_share_begin is called before the driver's import, quota_share_end after the import is
- * recorded. A comparison with NVML in between would take the memory for something that the driver
- * took on its own account. */
-void quota_share_begin(void);
-void quota_share_end(void);
-
-/* key->file is 0 for an export by handle, without a file descriptor. */
-int quota_share_export(int device, const struct region_descriptors *key, uint64_t bytes);
-/* The process gives the memory up. charged_bytes: the part of its charge that no other block
- * shares. True: from now on the slice is charged `bytes` instead, here or in another process. */
-bool quota_share_withdraw(int device, uint64_t key, uint64_t bytes, uint64_t charged_bytes);
-bool quota_share_import(uint64_t key, uint64_t *ret_bytes);
-/* Between quota_ending_begin and quota_ending_end, as the driver's call. */
-void quota_share_import_end(uint64_t key);
-/* The key of the slice's charge for the descriptor's memory; 0: there is none. */
-uint64_t quota_share_key(int fd);
-/* Whether any process may still have a descriptor of the memory. */
-bool quota_share_left(const struct region_descriptors *key);
-/* Whether memory that only descriptors kept was found gone, and given back. */
-bool quota_share_look(void);
-
-/* quota_hide: from now on, `bytes` are on the device and in no process's NVML figure; charged_bytes
- * of them are charged as data. quota_hidden_gone: they are gone. */
-void quota_hide(int device, uint64_t bytes, uint64_t charged_bytes);
-void quota_hidden_gone(int device, uint64_t bytes);
 
 /* -- what ends -- */
 

@@ -331,13 +331,13 @@ UNIT_TEST(test_leaving)
 	big = begin_to_leave(BASE);
 	small = begin_to_leave(BASE + 16 * MIB);
 	assert_int_equal(state_of(BASE), BLOCK_LEAVING);
-	assert_int_equal(state_of(BASE + 16 * MIB),
-			 BLOCK_KNOWN); /* its neighbour has the granule */
-	other = begin_to_leave(BASE + 16 * MIB + KIB);
 	assert_int_equal(state_of(BASE + 16 * MIB), BLOCK_LEAVING);
+	assert_int_equal(state_of(BASE + 16 * MIB + KIB), BLOCK_KNOWN);
+	other = begin_to_leave(BASE + 16 * MIB + KIB);
 	assert_int_equal(state_of(BASE + 64 * MIB), BLOCK_UNKNOWN);
 	blocks_left(&small, false);
-	assert_int_equal(state_of(BASE + 16 * MIB), BLOCK_LEAVING);
+	assert_int_equal(state_of(BASE + 16 * MIB), BLOCK_UNKNOWN);
+	assert_int_equal(state_of(BASE + 16 * MIB + KIB), BLOCK_LEAVING);
 	blocks_left(&other, false);
 	assert_int_equal(state_of(BASE + 16 * MIB), BLOCK_UNKNOWN);
 	assert_int_equal(blocks_enter(&big, &bytes), 0); /* the driver has refused */
@@ -367,12 +367,26 @@ UNIT_TEST(test_lingering)
 	assert_int_equal(state_of(BASE + 64 * MIB), BLOCK_UNKNOWN);
 }
 
+/* The driver gives the address of a small block again: the first one is freed. */
+UNIT_TEST(test_lingers_until_entered)
+{
+	struct block block;
+
+	enter(BASE, KIB);
+	enter(BASE + KIB, KIB);
+	block = begin_to_leave(BASE);
+	blocks_left(&block, true);
+	assert_int_equal(state_of(BASE), BLOCK_LEAVING);
+	enter(BASE, KIB);
+	assert_int_equal(state_of(BASE), BLOCK_KNOWN);
+}
+
 static long fail_maps(long number)
 {
 	return number == SYS_mmap ? -ENOMEM : 0;
 }
 
-/* Where a mark has no memory, every unknown address may be one of the block's. */
+/* Where a mark has no memory, every unknown address may be the block's. */
 UNIT_TEST(test_unmarked)
 {
 	struct block block;

@@ -23,7 +23,6 @@
 #include "cuda.h"
 #include "deferred.h"
 #include "exit.h"
-#include "exports.h"
 #include "green.h"
 #include "hooks.h"
 #include "launch.h"
@@ -76,7 +75,6 @@ static void forget_parent(void)
 	nvml_devices_forked();
 	view_forked();
 	green_forked();
-	share_forked();
 	graphs_forked();
 	pools_forked();
 	async_alloc_forked();

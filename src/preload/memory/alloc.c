@@ -11,7 +11,7 @@
 #include <errno.h>
 
 #include "cuda.h"
-#include "exports.h"
+#include "freeing.h"
 #include "headroom.h"
 #include "hooks.h"
 #include "launch.h"
@@ -251,51 +251,53 @@ CUresult cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pPitch, unsigned in
 	return result;
 }
 
-/* False: free_unknown follows the driver's call. */
-static bool begin_free(CUdeviceptr address, struct quota_release *ret_release)
+static void begin_free(CUdeviceptr address, struct freeing *ret_freeing)
 {
 	cuda_bind();
 	launch_will_wait(false); /* the driver waits for work that may use the block */
-	return share_free_begin(address, ret_release);
+	freeing_begin(address, ret_freeing);
 }
 
 /* The freed address may be of a pool, or of memory of another process. */
-static CUresult free_unknown(CUdeviceptr address, CUresult result)
+static CUresult finish_pointer(const struct quota_pointer *pointer, CUresult result)
 {
-	if (result == CUDA_SUCCESS && address && quota_attached()) {
-		share_end_pointer(address);
+	if (result == CUDA_SUCCESS && pointer->address && quota_attached()) {
 		pools_note_free();
 		pools_synchronised(); /* such a free synchronises, and the pool may shrink */
 	}
-	quota_ending_end();
+	quota_pointer_free_end(pointer, result == CUDA_SUCCESS);
 	return result;
 }
 
-static CUresult finish_free(const struct quota_release *release, CUresult result)
+static CUresult finish_free(const struct freeing *freeing, CUresult result)
 {
+	const struct quota_release *release = &freeing->release;
+
+	if (!freeing->is_block)
+		return finish_pointer(&freeing->pointer, result);
 	if (result != CUDA_SUCCESS) {
 		quota_free_undo(release);
 		return result;
 	}
-	share_free(release);
+	quota_free_commit(release);
 	headroom_note_freed(release->block.device, release->block.size_bytes);
 	return CUDA_SUCCESS;
 }
 
 CUresult cuMemFree_v2(CUdeviceptr dptr)
 {
-	struct quota_release release;
+	struct freeing freeing;
 
-	if (!TRACE_CALLED(begin_free(dptr, &release)))
-		return free_unknown(dptr, cuda.cuMemFree_v2(dptr));
-	return finish_free(&release, cuda.cuMemFree_v2(dptr));
+	trace_call(__func__);
+	begin_free(dptr, &freeing);
+	return finish_free(&freeing, cuda.cuMemFree_v2(dptr));
 }
 
 CUresult cuMemFree(CUdeviceptr_v1 dptr)
 {
-	struct quota_release release;
+	struct freeing freeing;
 
-	if (!TRACE_CALLED(begin_free(dptr, &release)))
-		return free_unknown(dptr, cuda.cuMemFree(dptr));
-	return finish_free(&release, cuda.cuMemFree(dptr));
+	trace_call(__func__);
+	begin_free(dptr, &freeing);
+	return finish_free(&freeing, cuda.cuMemFree(dptr));
 }

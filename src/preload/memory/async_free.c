@@ -16,13 +16,13 @@
  *     an event is synchronised, whose stream     the reconciliation finds the memory freed
  *     is not known, or the stream is destroyed   (async_free_found_gone)
  *
- * If `awaited` is full, the charge is left to the reconciliation at once (share_free_orphan).
+ * If `awaited` is full, the charge is left to the reconciliation at once (quota_free_orphan).
  */
 #include <string.h>
 
 #include "cuda.h"
 #include "deferred.h"
-#include "exports.h"
+#include "freeing.h"
 #include "hooks.h"
 #include "launch.h"
 #include "lock.h"
@@ -96,7 +96,7 @@ static void await(CUstream stream, const struct quota_release *release)
 {
 	quota_free_postpone();
 	if (!add_awaited(stream, release))
-		share_free_orphan(release);
+		quota_free_orphan(release);
 }
 
 /* All work of the stream is done, or all work of the context if stream is NULL: refunds the blocks
@@ -107,7 +107,7 @@ static void settle(CUcontext context, const CUstream *stream)
 
 	while (take_awaited(context, stream, &release)) {
 		quota_free_resume();
-		share_free(&release);
+		quota_free_commit(&release);
 	}
 }
 
@@ -144,7 +144,7 @@ bool async_free_found_gone(CUdevice device, uint64_t bytes)
 	       take_that_fits(device, bytes, &release)) {
 		bytes -= release.bytes;
 		quota_free_resume();
-		share_free(&release);
+		quota_free_commit(&release);
 		found = true;
 	}
 	return found;
@@ -194,7 +194,7 @@ static void note_synchronised(CUstream stream)
 
 /* A block of managed memory may be one that cuMemAllocAsync has returned in place of a pool's
  * memory. The driver refuses to free managed memory in stream order (seen with driver 580). */
-static CUresult free_known(const struct quota_release *release, CUdeviceptr address,
+static CUresult free_block(const struct quota_release *release, CUdeviceptr address,
 			   CUresult result, CUstream stream)
 {
 	if (result == CUDA_ERROR_NOT_SUPPORTED && release->block.managed &&
@@ -208,44 +208,46 @@ static CUresult free_known(const struct quota_release *release, CUdeviceptr addr
 }
 
 /* Memory of a pool, or of another process, was freed. */
-static CUresult free_unknown(CUdeviceptr address, CUresult result, CUstream stream)
+static CUresult free_pointer(const struct quota_pointer *pointer, CUresult result, CUstream stream)
 {
-	if (result == CUDA_SUCCESS) {
-		share_end_pointer(address);
+	if (result == CUDA_SUCCESS)
 		async_free_note(stream);
-	}
-	quota_ending_end();
+	quota_pointer_free_end(pointer, result == CUDA_SUCCESS);
 	return result;
+}
+
+static CUresult finish_free(const struct freeing *freeing, CUdeviceptr address, CUresult result,
+			    CUstream stream)
+{
+	return freeing->is_block ? free_block(&freeing->release, address, result, stream)
+				 : free_pointer(&freeing->pointer, result, stream);
 }
 
 CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
 {
-	struct quota_release release;
+	struct freeing freeing;
 
 	trace_call(__func__);
 	cuda_bind();
 	if (!quota_attached())
 		return cuda.cuMemFreeAsync(dptr, hStream);
 	deferred_poll();
-	if (!share_free_begin(dptr, &release))
-		return free_unknown(dptr, cuda.cuMemFreeAsync(dptr, hStream), hStream);
-	return free_known(&release, dptr, cuda.cuMemFreeAsync(dptr, hStream), hStream);
+	freeing_begin(dptr, &freeing);
+	return finish_free(&freeing, dptr, cuda.cuMemFreeAsync(dptr, hStream), hStream);
 }
 
 CUresult cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream hStream)
 {
-	struct quota_release release;
+	struct freeing freeing;
 
 	trace_call(__func__);
 	cuda_bind();
 	if (!quota_attached())
 		return cuda.cuMemFreeAsync_ptsz(dptr, hStream);
 	deferred_poll();
-	if (!share_free_begin(dptr, &release))
-		return free_unknown(dptr, cuda.cuMemFreeAsync_ptsz(dptr, hStream),
-				    per_thread_stream(hStream));
-	return free_known(&release, dptr, cuda.cuMemFreeAsync_ptsz(dptr, hStream),
-			  per_thread_stream(hStream));
+	freeing_begin(dptr, &freeing);
+	return finish_free(&freeing, dptr, cuda.cuMemFreeAsync_ptsz(dptr, hStream),
+			   per_thread_stream(hStream));
 }
 
 /* -- synchronisation --------------------------------------------------------------------------- */

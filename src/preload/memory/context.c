@@ -26,7 +26,6 @@
 #include "context_making.h"
 #include "cuda.h"
 #include "deferred.h"
-#include "exports.h"
 #include "headroom.h"
 #include "hooks.h"
 #include "lazy_code.h"
@@ -371,14 +370,12 @@ static CUresult ended(bool locked, CUresult result, bool gone, CUcontext context
 	if (locked && result == CUDA_SUCCESS && gone) {
 		pace_end_streams(); /* also the streams of launches made during the driver's call */
 		pace_end_context(context);
-		share_end_context(context);
 		async_free_end_context(context);
 		deferred_end_context(context);
 		virtual_end_context(context);
 		local_end_context(context);
 		lazy_code_context_ended(context);
 		quota_context_end((uint64_t)(uintptr_t)context);
-		share_end_imports_of(context);
 	}
 	end_unlock(locked);
 	return result;

@@ -15,7 +15,6 @@
 
 #include "capture.h"
 #include "cuda.h"
-#include "exports.h"
 #include "hooks.h"
 #include "lock.h"
 
@@ -78,7 +77,7 @@ static bool take(unsigned i, struct deferred *ret_deferred)
 static void refund(const struct deferred *deferred)
 {
 	quota_free_resume();
-	share_free(&deferred->release);
+	quota_free_commit(&deferred->release);
 }
 
 /* Ends an entry after a query of its event: the event is reached, or there was an error. After an

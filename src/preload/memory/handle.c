@@ -1,6 +1,6 @@
 /*
- * Export and import of VMM allocations, address ranges and pools by handles (exports.c says how
- * they are charged).
+ * Export and import of VMM allocations, address ranges and pools by handles (export.h and import.h
+ * say how they are charged).
  *
  * The driver does not report the size of an imported allocation. An allocation that no process of
  * the slice exports is charged when it is mapped, as only then it can be used.
@@ -8,13 +8,18 @@
 #include <string.h>
 
 #include "cuda.h"
-#include "exports.h"
+#include "export.h"
 #include "headroom.h"
 #include "hooks.h"
+#include "import.h"
+#include "imports.h"
 #include "log.h"
 #include "sys.h"
 #include "trace.h"
 #include "virtual.h"
+
+/* of CUmemFabricHandle and CUmemPoolPtrExportData alike */
+#define HANDLE_BYTES 64
 
 /* -- VMM allocations --------------------------------------------------------------------------- */
 
@@ -26,12 +31,16 @@ static CUresult exported_fd(const struct holding_reference *reference, int fd)
 		sys_close(fd);
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	if (reference->bytes)
-		return share_export_fd(quota_holding_number(reference->serial), fd,
-				       reference->device, reference->bytes, NULL);
-	/* The memory was itself imported, and nothing is charged for it here. */
-	share_export_import(reference->handle, fd);
-	return CUDA_SUCCESS;
+	if (!reference->bytes) {
+		/* The memory was itself imported, and nothing is charged for it here. */
+		quota_import_exported(quota_holding_number(reference->serial), fd);
+		return CUDA_SUCCESS;
+	}
+	if (quota_export_fd(quota_holding_number(reference->serial), fd, reference->device,
+			    reference->bytes) == 0)
+		return CUDA_SUCCESS;
+	sys_close(fd);
+	return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 static CUresult exported(const void *shareableHandle, const struct holding_reference *reference,
@@ -48,8 +57,8 @@ static CUresult exported(const void *shareableHandle, const struct holding_refer
 		return CUDA_ERROR_INVALID_VALUE;
 	/* Memory that was itself imported is charged by the process that imports it from here. */
 	if (handleType == CU_MEM_HANDLE_TYPE_FABRIC && reference->bytes)
-		share_export_handle(quota_holding_number(reference->serial), shareableHandle,
-				    HANDLE_BYTES, reference->device, reference->bytes, NULL);
+		quota_export_handle(quota_holding_number(reference->serial), shareableHandle,
+				    HANDLE_BYTES, reference->device, reference->bytes, 0);
 	return CUDA_SUCCESS;
 }
 
@@ -75,57 +84,66 @@ CUresult cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocat
 	return result;
 }
 
-/* The driver has imported the memory. known: a process of the slice exports it. */
-static CUresult imported(CUmemGenericAllocationHandle handle, bool known)
+/* Counts references to the imported handle. *ret_number: quota_holding_number, or 0: the memory is
+ * not on a device of the slice, or is released already. */
+static CUresult hold_imported(CUmemGenericAllocationHandle handle, uint64_t *ret_number)
 {
 	CUmemAllocationProp prop;
+	uint32_t serial = 0;
 	bool counted = false;
 	CUresult result = CUDA_SUCCESS;
 
+	*ret_number = 0;
 	if (cuda.cuMemGetAllocationPropertiesFromHandle(&prop, handle) != CUDA_SUCCESS)
 		return virtual_hold_object(handle, true); /* a multicast object */
 	if (prop.location.type == CU_MEM_LOCATION_TYPE_DEVICE)
 		result = headroom_on(prop.location.id, &counted);
-	if (result == CUDA_SUCCESS && counted) {
-		if (!known && !share_import_later(handle))
-			return CUDA_ERROR_OUT_OF_MEMORY;
-		result = virtual_hold_free(handle, prop.location.id, true);
-	}
-	if (result != CUDA_SUCCESS || !counted) {
-		quota_ending_begin();
-		share_end_import(handle);
-		quota_ending_end();
-	}
+	if (result == CUDA_SUCCESS && counted)
+		result = virtual_hold_imported(handle, prop.location.id, &serial);
+	if (serial)
+		*ret_number = quota_holding_number(serial);
 	return result;
 }
 
+/* The driver has imported the memory. */
+static CUresult imported(CUmemGenericAllocationHandle handle, const struct quota_import *import)
+{
+	uint64_t number;
+	CUresult result = hold_imported(handle, &number);
+
+	if (!number) {
+		quota_import_cancel(import);
+		if (result != CUDA_SUCCESS)
+			cuda.cuMemRelease(handle);
+		return result;
+	}
+	if (quota_import_record(import, number, 0, 0) || quota_import_later(number))
+		return CUDA_SUCCESS;
+	virtual_release(handle);
+	return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* The import begins before the driver is called, as the exporter may free the memory meanwhile. */
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *osHandle,
 					CUmemAllocationHandleType shHandleType)
 {
-	struct share_import import = {.key = 0};
+	struct quota_import import;
 	CUresult result;
-	bool known = false;
 
 	trace_call(__func__);
 	cuda_bind();
 	if (!quota_attached())
 		return cuda.cuMemImportFromShareableHandle(handle, osHandle, shHandleType);
-	quota_share_begin();
 	if (shHandleType == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
-		share_import_begin_fd((int)(intptr_t)osHandle, &import);
+		quota_import_begin_fd((int)(intptr_t)osHandle, &import);
 	else if (shHandleType == CU_MEM_HANDLE_TYPE_FABRIC && osHandle)
-		share_import_begin(osHandle, HANDLE_BYTES, &import);
+		quota_import_begin(osHandle, HANDLE_BYTES, &import);
+	else
+		quota_import_begin_unknown(&import);
 	result = cuda.cuMemImportFromShareableHandle(handle, osHandle, shHandleType);
 	if (result == CUDA_SUCCESS)
-		known = share_import_end(&import, *handle, 0, NULL);
-	else
-		share_import_cancel(&import);
-	quota_share_end();
-	if (result != CUDA_SUCCESS)
-		return result;
-	result = imported(*handle, known);
-	if (result != CUDA_SUCCESS)
-		cuda.cuMemRelease(*handle);
+		return imported(*handle, &import);
+	quota_import_cancel(&import);
 	return result;
 }
 
@@ -167,44 +185,40 @@ static CUresult refuse_leaving(void)
 	return CUDA_ERROR_INVALID_VALUE;
 }
 
-/* The block is looked for again after the record is made: a free that began before that may have
- * looked for records already. */
 static CUresult export_block(const struct range *range, CUdeviceptr base,
 			     const struct quota_block *block, int *ret_fd)
 {
-	struct quota_block again;
 	CUresult result;
 	uint32_t serial;
+	bool full;
 
-	if (!share_export_begin(base, block->device, (CUcontext)(uintptr_t)block->context, &serial))
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	if (quota_find_block(base, &again))
-		result = export_range(range, ret_fd);
+	if (!quota_export_begin(base, block, &serial, &full))
+		return full ? CUDA_ERROR_OUT_OF_MEMORY : refuse_leaving();
+	result = export_range(range, ret_fd);
+	if (result == CUDA_SUCCESS)
+		quota_export_end_fd(serial, block, *ret_fd);
 	else
-		result = refuse_leaving();
-	return share_export_end(serial, result, *ret_fd, block->bytes);
+		quota_export_cancel(serial);
+	return result;
 }
 
-static bool is_counted(CUdeviceptr address)
+/* True if the driver cannot say. */
+static bool is_on_device(CUdeviceptr address)
 {
-	struct holding_reference reference;
-	struct quota_block block;
-	CUdeviceptr base;
+	unsigned type = 0;
 
-	if (virtual_reference_begin_mapped(address, &reference)) {
-		virtual_reference_drop(&reference);
-		return true;
-	}
-	return find_block(address, &base, &block) || block.leaving;
+	return cuda.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) !=
+		       CUDA_SUCCESS ||
+	       type == CU_MEMORYTYPE_DEVICE;
 }
 
-/* Memory that is in no accounts, such as a pool's. If the accounts have it afterwards, another
- * thread has allocated it meanwhile. */
+/* The accounts do not have the memory. It may be the host's. Of a device's, another thread is just
+ * allocating it, or another process's: nobody would have a charge for what the descriptor keeps. */
 static CUresult export_uncounted(const struct range *range, int *ret_fd)
 {
 	CUresult result = export_range(range, ret_fd);
 
-	if (result != CUDA_SUCCESS || !is_counted(range->address))
+	if (result != CUDA_SUCCESS || !is_on_device(range->address))
 		return result;
 	sys_close(*ret_fd);
 	return refuse_leaving();
@@ -257,13 +271,14 @@ CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *shareData_out, CUdevicep
 	result = cuda.cuMemPoolExportPointer(shareData_out, ptr);
 	if (result == CUDA_SUCCESS && quota_attached() &&
 	    headroom_find(&place, &counted) == CUDA_SUCCESS && counted)
-		share_export_handle(ptr, shareData_out, HANDLE_BYTES, place.device, 0, NULL);
+		quota_export_handle(ptr, shareData_out, HANDLE_BYTES, place.device, 0, 0);
 	return result;
 }
 
 CUresult cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool,
 				CUmemPoolPtrExportData *shareData)
 {
+	struct quota_import import;
 	struct place place;
 	CUdeviceptr base;
 	size_t size;
@@ -274,11 +289,14 @@ CUresult cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool,
 	cuda_bind();
 	result = cuda.cuMemPoolImportPointer(ptr_out, pool, shareData);
 	if (result != CUDA_SUCCESS || !quota_attached() ||
-	    headroom_find(&place, &counted) != CUDA_SUCCESS || !counted ||
-	    share_import_handle(*ptr_out, shareData, HANDLE_BYTES, 0, NULL) ||
+	    headroom_find(&place, &counted) != CUDA_SUCCESS || !counted)
+		return result;
+	quota_import_begin(shareData, HANDLE_BYTES, &import);
+	if (quota_import_record(&import, *ptr_out, 0, 0) ||
 	    cuda.cuMemGetAddressRange_v2(&base, &size, *ptr_out) != CUDA_SUCCESS)
 		return result;
-	result = share_import_outside(*ptr_out, place.device, size, NULL);
+	place.context = NULL;
+	result = imports_charge(*ptr_out, &place, size);
 	if (result != CUDA_SUCCESS)
 		cuda.cuMemFree_v2(*ptr_out);
 	return result;

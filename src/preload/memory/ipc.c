@@ -1,52 +1,59 @@
 /*
  * CUDA IPC: blocks of cuMemAlloc that other processes open. And memory of other APIs, such as
- * Vulkan, which is imported as a whole. exports.c says how both are charged.
+ * Vulkan, which is imported as a whole. export.h and import.h say how both are charged.
  */
 #include "cuda.h"
-#include "exports.h"
+#include "export.h"
 #include "headroom.h"
 #include "hooks.h"
+#include "import.h"
+#include "imports.h"
 #include "peers.h"
 #include "trace.h"
 
+/* A handle that cannot be recorded is good all the same: whoever opens it is charged. */
 CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
 {
 	struct quota_block block;
 	CUdeviceptr base;
+	uint32_t serial;
 	size_t size;
 	CUresult result;
+	bool unused;
 
 	trace_call(__func__);
 	cuda_bind();
+	if (!quota_attached() || cuda.cuMemGetAddressRange_v2(&base, &size, dptr) != CUDA_SUCCESS ||
+	    !quota_find_block(base, &block) || !quota_export_begin(base, &block, &serial, &unused))
+		return cuda.cuIpcGetMemHandle(pHandle, dptr);
 	result = cuda.cuIpcGetMemHandle(pHandle, dptr);
-	if (result == CUDA_SUCCESS && quota_attached() &&
-	    cuda.cuMemGetAddressRange_v2(&base, &size, dptr) == CUDA_SUCCESS &&
-	    quota_find_block(base, &block))
-		share_export_handle(base, pHandle, sizeof(*pHandle), block.device, block.bytes,
-				    (CUcontext)(uintptr_t)block.context);
+	if (result == CUDA_SUCCESS)
+		quota_export_end_handle(serial, &block, pHandle, sizeof(*pHandle));
+	else
+		quota_export_cancel(serial);
 	return result;
 }
 
 typedef CUresult open_handle(CUdeviceptr *address, CUipcMemHandle handle, unsigned int flags);
 
 /* Opens the memory. *ret_known: a process of the slice has the charge. If none has it and the
- * memory is on the device, *ret_size is the size of the memory. */
+ * memory is on the device, *ret_size is the size of the memory. The import begins before the driver
+ * is called, as the exporter may free the memory meanwhile. */
 static CUresult open_known(open_handle *open, CUdeviceptr *ret_address, CUipcMemHandle handle,
 			   unsigned int flags, CUcontext context, size_t *ret_size, bool *ret_known)
 {
-	struct share_import import;
+	struct quota_import import;
 	CUdeviceptr base;
 	CUresult result;
 
-	quota_share_begin();
-	share_import_begin(&handle, sizeof(handle), &import);
+	quota_import_begin(&handle, sizeof(handle), &import);
 	result = open(ret_address, handle, flags);
 	if (result == CUDA_SUCCESS &&
 	    cuda.cuMemGetAddressRange_v2(&base, ret_size, *ret_address) == CUDA_SUCCESS)
-		*ret_known = share_import_end(&import, *ret_address, *ret_size, context);
+		*ret_known =
+			quota_import_record(&import, *ret_address, *ret_size, (uintptr_t)context);
 	else
-		share_import_cancel(&import);
-	quota_share_end();
+		quota_import_cancel(&import);
 	return result;
 }
 
@@ -69,14 +76,14 @@ static CUresult open_counted(open_handle *open, CUdeviceptr *pdptr, CUipcMemHand
 	if (result != CUDA_SUCCESS)
 		return result;
 	if (size && !known) {
-		result = share_import_outside(address, place.device, size, place.context);
+		result = imports_charge(address, &place, size);
 		if (result != CUDA_SUCCESS) {
 			cuda.cuIpcCloseMemHandle(address);
 			return result;
 		}
 	}
 	if (size)
-		share_imported_in(place.context, ends);
+		quota_import_made_in((uintptr_t)place.context, ends);
 	*pdptr = address;
 	peers_opened(address);
 	return CUDA_SUCCESS;
@@ -102,10 +109,15 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsign
 
 CUresult cuIpcCloseMemHandle(CUdeviceptr dptr)
 {
+	struct quota_pointer pointer;
+	CUresult result;
+
 	trace_call(__func__);
 	cuda_bind();
-	share_ending();
-	return share_ended(cuda.cuIpcCloseMemHandle(dptr), dptr);
+	quota_pointer_free_begin(dptr, &pointer);
+	result = cuda.cuIpcCloseMemHandle(dptr);
+	quota_pointer_free_end(&pointer, result == CUDA_SUCCESS);
+	return result;
 }
 
 /* -- other APIs -------------------------------------------------------------------------------- */
@@ -134,20 +146,24 @@ CUresult cuImportExternalMemory(CUexternalMemory *extMem_out,
 		quota_holding_cancel(&reservation);
 		return result;
 	}
-	result = share_adopt(&reservation, (uintptr_t)memory, place.context);
-	if (result != CUDA_SUCCESS) {
+	if (quota_import_charge(&reservation, (uintptr_t)memory, (uintptr_t)place.context) != 0) {
 		cuda.cuDestroyExternalMemory(memory);
-		return result;
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	share_imported_in(place.context, ends);
+	quota_import_made_in((uintptr_t)place.context, ends);
 	*extMem_out = memory;
 	return CUDA_SUCCESS;
 }
 
 CUresult cuDestroyExternalMemory(CUexternalMemory extMem)
 {
+	struct quota_pointer pointer;
+	CUresult result;
+
 	trace_call(__func__);
 	cuda_bind();
-	share_ending();
-	return share_ended(cuda.cuDestroyExternalMemory(extMem), (uintptr_t)extMem);
+	quota_pointer_free_begin((uintptr_t)extMem, &pointer);
+	result = cuda.cuDestroyExternalMemory(extMem);
+	quota_pointer_free_end(&pointer, result == CUDA_SUCCESS);
+	return result;
 }

@@ -14,8 +14,8 @@
 
 #include "clock.h"
 #include "cuda.h"
-#include "exports.h"
 #include "headroom.h"
+#include "import.h"
 #include "quota.h"
 #include "sys.h"
 
@@ -196,7 +196,7 @@ bool pool_empty(uint64_t pool)
 bool pools_give_back(CUdevice device)
 {
 	uint64_t pools[QUOTA_POOLS_MAX];
-	bool changed = share_look();
+	bool changed = quota_shares_look();
 	unsigned count;
 
 	look_begin();

@@ -16,7 +16,7 @@
 #include <errno.h>
 
 #include "clock.h"
-#include "exports.h"
+#include "import.h"
 #include "lock.h"
 #include "nvml.h"
 #include "pools.h"
@@ -94,7 +94,7 @@ static bool compare_locked(CUdevice device)
 	bool doubted;
 	int error;
 
-	share_look();
+	quota_shares_look();
 	error = look(device, &ticket, &bytes);
 	doubted = !error && quota_doubts(device, &ticket, bytes);
 	if ((error == -ENOENT || doubted) && self_find(device, doubted))

@@ -15,14 +15,15 @@
  * quota_ending_end, or after a function that begins to release.
  *
  * Addresses (cuMemAddressReserve) cost nothing. Memory of the host (CU_MEM_LOCATION_TYPE_HOST…) is
- * not charged. exports.c is about memory that is exported or imported.
+ * not charged. export.h and import.h are about memory that is exported or imported.
  */
 #include "virtual.h"
 #include "cuda.h"
-#include "exports.h"
 #include "hash.h"
 #include "headroom.h"
 #include "hooks.h"
+#include "import.h"
+#include "imports.h"
 #include "oversubscribe.h"
 #include "quota.h"
 #include "sys.h"
@@ -77,16 +78,24 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
 	return result;
 }
 
+/* The last reference to the memory has ended. */
+static void end_memory(struct holding_release *release)
+{
+	quota_import_ended(quota_holding_number(release->serial));
+	quota_holding_unref_commit(release);
+}
+
 /* The last reference to memory has ended, or to a multicast object with all its bindings. These end
- * first, as share_end_physical ends what quota_holding_unref_begin began. If another object has the
+ * first, before the commit ends what quota_holding_unref_begin began. If another object has the
  * handle by now, the bindings end with that object. */
-static void end_physical(const struct holding_release *release)
+static void end_physical(struct holding_release *release)
 {
 	if (release->exported && !release->replaced)
 		quota_unbind_never(release->handle);
 	else if (!release->replaced)
 		virtual_end_owner(release->handle);
-	share_end_physical(release);
+	end_memory(release);
+	headroom_note_freed(release->device, release->bytes);
 }
 
 /* The driver was asked to drop a reference. */
@@ -101,20 +110,23 @@ static CUresult dropped(struct holding_release *release, CUresult result)
 		end_physical(release);
 	else
 		quota_holding_unref_commit(release);
-	if (release->last)
-		headroom_note_freed(release->device, release->bytes);
 	return result;
+}
+
+CUresult virtual_release(CUmemGenericAllocationHandle handle)
+{
+	struct holding_release release;
+
+	if (!quota_attached() || !quota_holding_unref_begin(HOLDING_PHYSICAL, handle, &release))
+		return cuda.cuMemRelease(handle);
+	return dropped(&release, cuda.cuMemRelease(handle));
 }
 
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 {
-	struct holding_release release;
-
 	trace_call(__func__);
 	cuda_bind();
-	if (!quota_attached() || !quota_holding_unref_begin(HOLDING_PHYSICAL, handle, &release))
-		return cuda.cuMemRelease(handle);
-	return dropped(&release, cuda.cuMemRelease(handle));
+	return virtual_release(handle);
 }
 
 /* -- references that the driver is about to make -- */
@@ -128,13 +140,16 @@ static void drop_reference(const struct holding_reference *reference)
 		dropped(&release, CUDA_SUCCESS);
 }
 
-/* The driver has made the reference: to the memory that has the handle now. */
-static void renew_reference(struct holding_reference *reference)
+/* The driver has made the reference: to the memory that has the handle now. Returns whether that is
+ * other memory. */
+static bool renew_reference(struct holding_reference *reference)
 {
 	struct holding_reference old;
 
-	if (quota_reference_renew(reference, &old))
-		drop_reference(&old);
+	if (!quota_reference_renew(reference, &old))
+		return false;
+	drop_reference(&old);
+	return true;
 }
 
 /* Goes on without comparisons that lower the accounts, if a reference was counted. */
@@ -211,14 +226,18 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
 	cuda_bind();
 	if (!virtual_reference_begin(handle, &reference))
 		return cuda.cuMemMap(ptr, size, offset, handle, flags);
-	result = share_map(handle, reference.device, size);
+	result = imports_map(&reference, size);
 	if (result == CUDA_SUCCESS)
 		result = cuda.cuMemMap(ptr, size, offset, handle, flags);
+	if (result == CUDA_SUCCESS && renew_reference(&reference)) {
+		result = imports_map(&reference, size);
+		if (result != CUDA_SUCCESS)
+			cuda.cuMemUnmap(ptr, size);
+	}
 	if (result != CUDA_SUCCESS) {
 		virtual_reference_drop(&reference);
 		return result;
 	}
-	renew_reference(&reference);
 	if (quota_mapped(ptr, size, &reference, &gone))
 		dropped(&gone, CUDA_SUCCESS);
 	quota_ending_end();
@@ -263,10 +282,10 @@ CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
 /* -- bindings: sparse arrays and multicast objects refer to what is bound to them -- */
 
 /* The last references to some memory have ended with their owner. */
-static void drop_last(const struct holding_release *releases, size_t count)
+static void drop_last(struct holding_release *releases, size_t count)
 {
 	for (size_t i = 0; i < count; i++)
-		share_end_physical(&releases[i]);
+		end_memory(&releases[i]);
 }
 
 void virtual_end_owner(uint64_t owner)
@@ -338,15 +357,30 @@ static void tiles_end(const struct tiles *tiles)
 	quota_ending_end();
 }
 
-/* References are counted before the driver makes them. Imported memory that no process of the slice
- * exports is refused if its size is not known. CUDA_SUCCESS: call the driver, then mapped. */
+static void drop_tiles(const struct tiles *tiles)
+{
+	for (unsigned i = 0; i < tiles->count; i++)
+		if (tiles->references[i].serial)
+			drop_reference(&tiles->references[i]);
+	tiles_end(tiles);
+}
+
+/* Whether all imported memory of the call has a charge: it was mapped elsewhere before, or a
+ * process of the slice exports it. The size of other imported memory is not known. */
+static bool are_charged(const struct tiles *tiles)
+{
+	for (unsigned i = 0; i < tiles->count; i++)
+		if (quota_import_is_due(quota_holding_number(tiles->references[i].serial), 1))
+			return false;
+	return true;
+}
+
+/* References are counted before the driver makes them. Imported memory without a charge is refused.
+ * CUDA_SUCCESS: call the driver, then mapped. */
 static CUresult hold_mapped(const CUarrayMapInfo *list, unsigned count, struct tiles *tiles)
 {
 	void *many;
 
-	for (unsigned i = 0; i < count; i++)
-		if (maps(&list[i]) && !share_is_charged(list[i].memHandle))
-			return CUDA_ERROR_NOT_SUPPORTED;
 	tiles->list = list;
 	tiles->count = count;
 	tiles->references = tiles->few;
@@ -360,7 +394,10 @@ static CUresult hold_mapped(const CUarrayMapInfo *list, unsigned count, struct t
 		if (!maps(&list[i]) || !quota_reference_begin(HOLDING_PHYSICAL, list[i].memHandle,
 							      &tiles->references[i]))
 			tiles->references[i].serial = 0;
-	return CUDA_SUCCESS;
+	if (are_charged(tiles))
+		return CUDA_SUCCESS;
+	drop_tiles(tiles);
+	return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 /* The driver unmaps in stream order. The reference ends at once. */
@@ -429,7 +466,7 @@ CUresult cuMemMapArrayAsync_ptsz(CUarrayMapInfo *mapInfoList, unsigned int count
 
 /* -- multicast objects: handles that are counted as memory's are, at no charge -- */
 
-CUresult virtual_hold_free(CUmemGenericAllocationHandle handle, CUdevice device, bool exported)
+static CUresult hold_free(CUmemGenericAllocationHandle handle, CUdevice device)
 {
 	const struct place place = {NULL, device};
 	struct holding_reservation reservation;
@@ -439,17 +476,31 @@ CUresult virtual_hold_free(CUmemGenericAllocationHandle handle, CUdevice device,
 		quota_holding_cancel(&reservation);
 		result = CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	if (result == CUDA_SUCCESS && exported)
-		quota_holding_note_export(handle);
+	return result;
+}
+
+CUresult virtual_hold_imported(CUmemGenericAllocationHandle handle, CUdevice device,
+			       uint32_t *ret_serial)
+{
+	CUresult result = hold_free(handle, device);
+
+	*ret_serial = result == CUDA_SUCCESS ? quota_holding_note_export(handle) : 0;
 	return result;
 }
 
 CUresult virtual_hold_object(CUmemGenericAllocationHandle handle, bool exported)
 {
-	for (CUdevice device = 0; device < VGPU_DEVICES_MAX; device++)
-		if (quota_has_device(device))
-			return virtual_hold_free(handle, device, exported);
-	return CUDA_SUCCESS;
+	CUdevice device = 0;
+	CUresult result;
+
+	while (device < VGPU_DEVICES_MAX && !quota_has_device(device))
+		device++;
+	if (device == VGPU_DEVICES_MAX)
+		return CUDA_SUCCESS;
+	result = hold_free(handle, device);
+	if (result == CUDA_SUCCESS && exported)
+		quota_holding_note_export(handle);
+	return result;
 }
 
 CUresult cuMulticastCreate(CUmemGenericAllocationHandle *mcHandle,
@@ -504,7 +555,7 @@ CUresult cuMulticastBindMem(CUmemGenericAllocationHandle mcHandle, size_t mcOffs
 	if (!virtual_reference_begin(memHandle, &reference))
 		return cuda.cuMulticastBindMem(mcHandle, mcOffset, memHandle, memOffset, size,
 					       flags);
-	result = share_map(memHandle, reference.device, memOffset + size);
+	result = imports_map(&reference, memOffset + size);
 	if (result == CUDA_SUCCESS)
 		result = cuda.cuMulticastBindMem(mcHandle, mcOffset, memHandle, memOffset, size,
 						 flags);

@@ -27,8 +27,13 @@ bool virtual_reference_begin_mapped(CUdeviceptr address, struct holding_referenc
 void virtual_reference_keep(struct holding_reference *reference);
 void virtual_reference_drop(const struct holding_reference *reference);
 
-/* Counts references to a handle for which nothing is charged. exported: other processes may have
- * the same memory or object. virtual_hold_object: for a multicast object, which is on no device;
- * the record has any device of the slice. */
-CUresult virtual_hold_free(CUmemGenericAllocationHandle handle, CUdevice device, bool exported);
+/* cuMemRelease, with its accounts. */
+CUresult virtual_release(CUmemGenericAllocationHandle handle);
+
+/* Both count references to a handle for which nothing is charged. virtual_hold_imported: physical
+ * memory of another process. *ret_serial names it (quota_holding_number); 0: another thread has
+ * released it already. virtual_hold_object: a multicast object, which is on no device, so that the
+ * record has any device of the slice. exported: other processes may have the same object. */
+CUresult virtual_hold_imported(CUmemGenericAllocationHandle handle, CUdevice device,
+			       uint32_t *ret_serial);
 CUresult virtual_hold_object(CUmemGenericAllocationHandle handle, bool exported);

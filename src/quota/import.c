@@ -1,0 +1,339 @@
+/* One table has all imports, under one lock. The lock is not held while the driver is called, and
+ * is taken before the region's. */
+#include "import.h"
+
+#include <errno.h>
+
+#include "account.h"
+#include "assertion.h"
+#include "export.h"
+#include "lock.h"
+
+#define IMPORTS_MAX 4096
+
+static struct lock lock = LOCK_INIT;
+static struct import imports[IMPORTS_MAX]; /* under `lock` */
+static unsigned count;                     /* written under `lock`, read without */
+static uint64_t charges;                   /* the number of the last one; atomic */
+
+void imports_forked(void)
+{
+	lock_init(&lock);
+	count = 0;
+}
+
+/* -- the table -- */
+
+static bool is_empty(void)
+{
+	return __atomic_load_n(&count, __ATOMIC_ACQUIRE) == 0;
+}
+
+static bool add_locked(const struct import *import)
+{
+	if (count == IMPORTS_MAX)
+		return false;
+	imports[count] = *import;
+	__atomic_store_n(&count, count + 1, __ATOMIC_RELEASE);
+	return true;
+}
+
+static bool add(const struct import *import)
+{
+	bool added;
+
+	lock_acquire(&lock);
+	added = add_locked(import);
+	lock_release(&lock);
+	return added;
+}
+
+static struct import *find_locked(uint64_t memory)
+{
+	for (unsigned i = 0; i < count; i++)
+		if (imports[i].memory == memory)
+			return &imports[i];
+	return NULL;
+}
+
+static bool take_locked(struct import *import, struct import *ret_import)
+{
+	if (!import)
+		return false;
+	*ret_import = *import;
+	*import = imports[count - 1];
+	__atomic_store_n(&count, count - 1, __ATOMIC_RELEASE);
+	return true;
+}
+
+/* Takes an import of the memory out of the table. */
+static bool take(uint64_t memory, struct import *ret_import)
+{
+	bool found;
+
+	if (is_empty())
+		return false;
+	lock_acquire(&lock);
+	found = take_locked(find_locked(memory), ret_import);
+	lock_release(&lock);
+	return found;
+}
+
+static bool take_of(uint64_t context, struct import *ret_import)
+{
+	struct import *found = NULL;
+	bool took;
+
+	if (is_empty())
+		return false;
+	lock_acquire(&lock);
+	for (unsigned i = 0; i < count && !found; i++)
+		if (imports[i].context == context)
+			found = &imports[i];
+	took = take_locked(found, ret_import);
+	lock_release(&lock);
+	return took;
+}
+
+/* Whether another import of the table has the charge, too. */
+static bool is_shared(uint64_t charge)
+{
+	bool shared = false;
+
+	lock_acquire(&lock);
+	for (unsigned i = 0; i < count; i++)
+		shared |= imports[i].charge == charge;
+	lock_release(&lock);
+	return shared;
+}
+
+/* -- charges -- */
+
+static uint64_t new_charge(void)
+{
+	return __atomic_add_fetch(&charges, 1, __ATOMIC_RELAXED);
+}
+
+static void end_charge(uint64_t charge)
+{
+	struct holding_release release;
+
+	if (quota_holding_unref_begin(HOLDING_IMPORT, charge, &release))
+		quota_holding_unref_commit(&release);
+}
+
+/* The import is in the table no more. */
+static void end(const struct import *import)
+{
+	ASSERT(account_is_changing()); /* a charge that had moved here goes */
+	if (import->for_good)
+		return;
+	if (import->key)
+		region_share_import_end(&account_region, import->key);
+	else if (!is_shared(import->charge))
+		end_charge(import->charge);
+}
+
+/* -- importing -- */
+
+static void begin(uint64_t key, struct quota_import *ret_import)
+{
+	unsigned device;
+
+	account_begin();
+	*ret_import = (struct quota_import){.key = key};
+	if (key && region_share_import(&account_region, key, &device, &ret_import->bytes) != 1)
+		ret_import->key = 0;
+}
+
+void quota_import_begin(const void *handle, size_t len, struct quota_import *ret_import)
+{
+	begin(export_key(handle, len), ret_import);
+}
+
+void quota_import_begin_fd(int fd, struct quota_import *ret_import)
+{
+	begin(region_descriptor_key(&account_region, fd), ret_import);
+}
+
+void quota_import_begin_unknown(struct quota_import *ret_import)
+{
+	begin(0, ret_import);
+}
+
+void quota_import_cancel(const struct quota_import *import)
+{
+	if (import->key)
+		region_share_import_end(&account_region, import->key);
+	account_end();
+}
+
+bool quota_import_record(const struct quota_import *import, uint64_t memory, uint64_t size_bytes,
+			 uint64_t context)
+{
+	const struct import recorded = {
+		.memory = memory, .context = context, .key = import->key, .bytes = import->bytes};
+
+	if (import->key && size_bytes <= import->bytes && add(&recorded)) {
+		account_end();
+		return true;
+	}
+	quota_import_cancel(import);
+	return false;
+}
+
+/* The lock is held throughout: another thread may be closing the import that has the charge. */
+int quota_import_again(uint64_t memory, uint64_t context)
+{
+	const struct import *import;
+	struct import again;
+	int added = 0;
+
+	if (is_empty())
+		return 0;
+	lock_acquire(&lock);
+	import = find_locked(memory);
+	if (import && !import->key) {
+		again = *import;
+		again.context = context;
+		added = add_locked(&again) ? 1 : -ENOMEM;
+	}
+	lock_release(&lock);
+	return added;
+}
+
+int quota_import_charge(const struct holding_reservation *reservation, uint64_t memory,
+			uint64_t context)
+{
+	const struct import import = {.memory = memory, .context = context, .charge = new_charge()};
+
+	if (quota_holding_add(reservation, import.charge) != 0) {
+		quota_holding_cancel(reservation);
+		return -ENOMEM;
+	}
+	if (add(&import))
+		return 0;
+	end_charge(import.charge);
+	return -ENOMEM;
+}
+
+bool quota_import_later(uint64_t memory)
+{
+	const struct import import = {.memory = memory, .charge = new_charge()};
+
+	return add(&import);
+}
+
+bool quota_import_is_due(uint64_t memory, uint64_t size_bytes)
+{
+	uint64_t wrong_key = 0, charge = 0, charged;
+	struct import *import;
+	int device;
+
+	if (is_empty())
+		return false;
+	lock_acquire(&lock);
+	import = find_locked(memory);
+	if (import && import->key && size_bytes > import->bytes) {
+		wrong_key = import->key;
+		import->key = 0;
+		import->charge = new_charge();
+	}
+	if (import && !import->key)
+		charge = import->charge;
+	lock_release(&lock);
+	ASSERT(account_is_changing());
+	if (wrong_key)
+		region_share_import_end(&account_region, wrong_key);
+	return charge && (!quota_holding_charge(HOLDING_IMPORT, charge, &device, &charged) ||
+			  charged < size_bytes);
+}
+
+int quota_import_pay(const struct holding_reservation *reservation, uint64_t memory)
+{
+	const struct import *import;
+	uint64_t charge = 0;
+
+	lock_acquire(&lock);
+	import = find_locked(memory);
+	if (import)
+		charge = import->charge;
+	lock_release(&lock);
+	if (charge && quota_holding_add(reservation, charge) == 0)
+		return 0;
+	quota_holding_cancel(reservation);
+	return -ENOMEM;
+}
+
+void quota_import_exported(uint64_t memory, int fd)
+{
+	struct region_descriptors key = {0, region_descriptor_file(fd)};
+	struct import *import;
+
+	lock_acquire(&lock);
+	import = find_locked(memory);
+	if (import) {
+		key.key = import->key;
+		if (!region_is_descriptor_key(key.key) || region_descriptor_mark(fd, &key) != 0)
+			import->for_good = true;
+	}
+	lock_release(&lock);
+}
+
+/* -- what ends -- */
+
+void quota_import_ended(uint64_t memory)
+{
+	struct import import;
+
+	if (take(memory, &import))
+		end(&import);
+}
+
+/* The import leaves the table before the driver's call: after it, another thread may have imported
+ * other memory at the same address. */
+void quota_pointer_free_begin(uint64_t address, struct quota_pointer *ret_pointer)
+{
+	account_begin();
+	*ret_pointer =
+		(struct quota_pointer){.address = address, .exports = exports_leave(address)};
+	ret_pointer->is_import = take(address, &ret_pointer->import);
+}
+
+/* If the table is full, an import whose end was refused stays charged for good. */
+void quota_pointer_free_end(const struct quota_pointer *pointer, bool is_freed)
+{
+	if (is_freed)
+		exports_end(pointer->exports, 0, 0);
+	else
+		exports_return(pointer->exports, pointer->address);
+	if (pointer->is_import && is_freed)
+		end(&pointer->import);
+	else if (pointer->is_import)
+		add(&pointer->import);
+	account_end();
+}
+
+void imports_end_context(uint64_t context)
+{
+	struct import import;
+
+	while (context && take_of(context, &import))
+		end(&import);
+}
+
+void quota_import_made_in(uint64_t context, uint64_t ends_before)
+{
+	if (!quota_context_has_ended(context, ends_before))
+		return;
+	account_begin();
+	imports_end_context(context);
+	account_end();
+}
+
+bool quota_shares_look(void)
+{
+	if (!is_empty())
+		region_reap(&account_region);
+	return quota_exports_look();
+}
