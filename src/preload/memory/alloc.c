@@ -2,11 +2,12 @@
  * Allocations: cuMemAlloc, cuMemAllocPitch, cuMemAllocManaged, cuMemFree, in all versions.
  *
  * Each takes three steps. begin() finds out whether a quota applies and on which device, and
- * reserves. The driver is called, with no lock held. finish() commits the reservation. A refusal is
- * CUDA_ERROR_OUT_OF_MEMORY, and the application's variables are untouched, as when the driver
- * refuses. If no quota applies (no slice, no context, arguments that the driver will reject), the
- * driver's answer is passed on. If the quota has room and the driver has not, elsewhere() may
- * allocate managed memory.
+ * reserves. Then the driver is called. finish() settles the reservation. If a small block did not
+ * fit into the granules that are charged, may_again() tries to make room, and the three steps are
+ * made once more. A refusal is CUDA_ERROR_OUT_OF_MEMORY, and the application's variables are
+ * untouched, as when the driver refuses. If no quota applies (no slice, no context, arguments that
+ * the driver will reject), the driver's answer is passed on. If the quota has room and the driver
+ * has not, elsewhere() may allocate managed memory.
  */
 #include <errno.h>
 
@@ -20,16 +21,18 @@
 #include "quota.h"
 #include "trace.h"
 
-/* An allocation between begin and finish. */
+/* An allocation between begin and finish. All of it is 0 before the first begin. */
 struct pending_alloc {
-	bool counted; /* `reservation` is valid */
+	bool counted;       /* `reservation` is valid */
+	bool lacks_granule; /* a tentative reservation did not do, and nobody was told yet */
+	bool was_again;     /* this is the second try */
 	struct quota_reservation reservation;
 	struct block block; /* finish adds the address and the size */
 	uint64_t ends;      /* quota_context_ends() before the driver's call */
 };
 
-/* Before a refusal, headroom_make tries to make room. Before a tentative allocation, pools give
- * back memory that they keep. */
+/* Before a refusal, headroom_make tries to make room. Before a tentative allocation, only pools
+ * give back memory that they keep: most such allocations need no room. */
 static int reserve(CUdevice device, bool managed, uint64_t size_bytes,
 		   struct quota_reservation *reservation)
 {
@@ -111,13 +114,28 @@ static CUresult finish(struct pending_alloc *pending, CUresult result, CUdevicep
 	}
 	cuda.cuMemFree_v2(address); /* before the refund, which lets another thread allocate */
 	quota_cancel(&pending->reservation);
+	if (pending->reservation.tentative && !pending->was_again) {
+		pending->lacks_granule = true;
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
 	return headroom_refuse(pending->block.device, size_bytes,
 			       pending->reservation.tentative ? -EDQUOT : -EOVERFLOW);
 }
 
+/* After finish. True: begin again. */
+static bool may_again(struct pending_alloc *pending)
+{
+	if (!pending->lacks_granule)
+		return false;
+	headroom_make(pending->block.device);
+	pending->lacks_granule = false;
+	pending->was_again = true;
+	return true;
+}
+
 CUresult oversubscribe_make(CUdevice device, uint64_t size_bytes, CUdeviceptr *ret_address)
 {
-	struct pending_alloc pending;
+	struct pending_alloc pending = {0};
 	CUdeviceptr address = 0;
 	CUresult result = begin(&pending, size_bytes, true);
 
@@ -134,16 +152,18 @@ CUresult oversubscribe_make(CUdevice device, uint64_t size_bytes, CUdeviceptr *r
 
 CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 {
-	struct pending_alloc pending;
+	struct pending_alloc pending = {0};
 	CUdeviceptr address = 0;
 	CUresult result;
 
-	result = TRACE_CALLED(begin(&pending, dptr ? bytesize : 0, false));
-	if (result != CUDA_SUCCESS)
-		return result;
-	result = cuda.cuMemAlloc_v2(dptr ? &address : NULL, bytesize);
-	result = elsewhere(&pending, result, bytesize, &address);
-	result = finish(&pending, result, address, bytesize);
+	do {
+		result = TRACE_CALLED(begin(&pending, dptr ? bytesize : 0, false));
+		if (result != CUDA_SUCCESS)
+			return result;
+		result = cuda.cuMemAlloc_v2(dptr ? &address : NULL, bytesize);
+		result = elsewhere(&pending, result, bytesize, &address);
+		result = finish(&pending, result, address, bytesize);
+	} while (may_again(&pending));
 	if (result == CUDA_SUCCESS)
 		*dptr = address;
 	return result;
@@ -151,15 +171,17 @@ CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 
 CUresult cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytesize)
 {
-	struct pending_alloc pending;
+	struct pending_alloc pending = {0};
 	CUdeviceptr_v1 address = 0;
 	CUresult result;
 
-	result = TRACE_CALLED(begin(&pending, dptr ? bytesize : 0, false));
-	if (result != CUDA_SUCCESS)
-		return result;
-	result = cuda.cuMemAlloc(dptr ? &address : NULL, bytesize);
-	result = finish(&pending, result, address, bytesize);
+	do {
+		result = TRACE_CALLED(begin(&pending, dptr ? bytesize : 0, false));
+		if (result != CUDA_SUCCESS)
+			return result;
+		result = cuda.cuMemAlloc(dptr ? &address : NULL, bytesize);
+		result = finish(&pending, result, address, bytesize);
+	} while (may_again(&pending));
 	if (result == CUDA_SUCCESS)
 		*dptr = address;
 	return result;
@@ -167,7 +189,7 @@ CUresult cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytesize)
 
 CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flags)
 {
-	struct pending_alloc pending;
+	struct pending_alloc pending = {0};
 	CUdeviceptr address = 0;
 	CUresult result;
 
@@ -206,22 +228,25 @@ static uint64_t worst_pitched_bytes(uint64_t width, uint64_t height)
 CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes, size_t Height,
 			    unsigned int ElementSizeBytes)
 {
-	struct pending_alloc pending;
+	const uint64_t worst = dptr && pPitch ? worst_pitched_bytes(WidthInBytes, Height) : 0;
+	struct pending_alloc pending = {0};
 	CUdeviceptr address = 0;
 	size_t pitch = 0;
 	CUresult result;
 
-	result = TRACE_CALLED(begin(
-		&pending, dptr && pPitch ? worst_pitched_bytes(WidthInBytes, Height) : 0, false));
-	if (result != CUDA_SUCCESS)
-		return result;
-	result = cuda.cuMemAllocPitch_v2(dptr ? &address : NULL, pPitch ? &pitch : NULL,
-					 WidthInBytes, Height, ElementSizeBytes);
-	if (result == CUDA_ERROR_OUT_OF_MEMORY) {
-		pitch = pitch_of(WidthInBytes);
-		result = elsewhere(&pending, result, pitched_bytes(pitch, Height), &address);
-	}
-	result = finish(&pending, result, address, pitched_bytes(pitch, Height));
+	do {
+		result = TRACE_CALLED(begin(&pending, worst, false));
+		if (result != CUDA_SUCCESS)
+			return result;
+		result = cuda.cuMemAllocPitch_v2(dptr ? &address : NULL, pPitch ? &pitch : NULL,
+						 WidthInBytes, Height, ElementSizeBytes);
+		if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+			pitch = pitch_of(WidthInBytes);
+			result =
+				elsewhere(&pending, result, pitched_bytes(pitch, Height), &address);
+		}
+		result = finish(&pending, result, address, pitched_bytes(pitch, Height));
+	} while (may_again(&pending));
 	if (result == CUDA_SUCCESS) {
 		*dptr = address;
 		*pPitch = pitch;
@@ -232,18 +257,20 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInByt
 CUresult cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pPitch, unsigned int WidthInBytes,
 			 unsigned int Height, unsigned int ElementSizeBytes)
 {
-	struct pending_alloc pending;
+	const uint64_t worst = dptr && pPitch ? worst_pitched_bytes(WidthInBytes, Height) : 0;
+	struct pending_alloc pending = {0};
 	CUdeviceptr_v1 address = 0;
 	unsigned int pitch = 0;
 	CUresult result;
 
-	result = TRACE_CALLED(begin(
-		&pending, dptr && pPitch ? worst_pitched_bytes(WidthInBytes, Height) : 0, false));
-	if (result != CUDA_SUCCESS)
-		return result;
-	result = cuda.cuMemAllocPitch(dptr ? &address : NULL, pPitch ? &pitch : NULL, WidthInBytes,
-				      Height, ElementSizeBytes);
-	result = finish(&pending, result, address, pitched_bytes(pitch, Height));
+	do {
+		result = TRACE_CALLED(begin(&pending, worst, false));
+		if (result != CUDA_SUCCESS)
+			return result;
+		result = cuda.cuMemAllocPitch(dptr ? &address : NULL, pPitch ? &pitch : NULL,
+					      WidthInBytes, Height, ElementSizeBytes);
+		result = finish(&pending, result, address, pitched_bytes(pitch, Height));
+	} while (may_again(&pending));
 	if (result == CUDA_SUCCESS) {
 		*dptr = address;
 		*pPitch = pitch;

@@ -222,13 +222,25 @@ static void be_patient(int wire)
 	tell(wire, 1);
 }
 
-TEST(room_after_the_dying)
+/* A block of a KiB needs a granule of its own. */
+static void be_patient_and_small(int wire)
+{
+	cuda_start(0);
+	fill(pieces, 4096, GRANULE);
+	say_ready(wire);
+	tell(wire, 1);
+	give(take(1024));
+	tell(wire, 1);
+}
+
+/* What a process that is being killed held is waited for, where the slice has no room. */
+static void wait_for_dying(void (*patient)(int wire))
 {
 	struct member victim, lives;
 
 	limit_set(QUOTA);
 	victim = member_begin(be_dying);
-	lives = member_begin(be_patient);
+	lives = member_begin(patient);
 	tell(victim.wire, 1);
 	await_dying(&victim);
 	member_ask(&lives, 1);
@@ -237,4 +249,14 @@ TEST(room_after_the_dying)
 	hear(lives.wire);
 	member_end(&lives);
 	member_end(&victim);
+}
+
+TEST(room_after_the_dying)
+{
+	wait_for_dying(be_patient);
+}
+
+TEST(small_room_after_the_dying)
+{
+	wait_for_dying(be_patient_and_small);
 }
