@@ -50,14 +50,14 @@ static int64_t enter_granule(const struct block *block, uint64_t granule)
 	struct entry *entry = table_find(&granules, granule);
 
 	if (entry) {
-		entry->amount++;
+		entry->count++;
 		return 0;
 	}
 	entry = table_add(&granules, granule);
 	if (!entry)
 		return -ENOMEM;
 	entry->context = block->context;
-	entry->amount = 1;
+	entry->count = 1;
 	entry->device = (uint16_t)block->device;
 	entry->managed = block->managed;
 	return (int64_t)GRANULE_BYTES;
@@ -68,7 +68,7 @@ static uint64_t leave_granule(uint64_t granule)
 {
 	struct entry *entry = table_find(&granules, granule);
 
-	if (!entry || --entry->amount > 0)
+	if (!entry || --entry->count > 0)
 		return 0;
 	table_remove(&granules, entry);
 	return GRANULE_BYTES;
@@ -169,7 +169,7 @@ static void mark_locked(struct table *table, const struct block *block)
 		mark = table_add(table, block->address);
 	if (mark) {
 		mark->context = block->context;
-		mark->amount++;
+		mark->count++;
 	} else {
 		unmarked++;
 	}
@@ -182,7 +182,7 @@ static void unmark_locked(struct table *table, const struct block *block)
 
 	if (!mark)
 		unmarked--;
-	else if (--mark->amount == 0)
+	else if (--mark->count == 0)
 		table_remove(table, mark);
 }
 

@@ -33,8 +33,8 @@ static struct table tables[HOLDING_KINDS]; /* under `lock` */
  * references to them have not returned, by serial. Under `lock`. */
 static struct table replaced[HOLDING_KINDS];
 static uint32_t serials;      /* of entries and mappings; under `lock` */
-static struct table mappings; /* address to handle (context) and serials; under `lock` */
-static struct table bindings; /* place to handle (context), its serial, owner (amount); `lock` */
+static struct table mappings; /* address to handle and serials; under `lock` */
+static struct table bindings; /* place to handle, its serial, owner; under `lock` */
 
 void holdings_forked(void)
 {
@@ -361,10 +361,10 @@ static bool let_go_locked(struct entry *entry, enum holding_kind kind, uint64_t 
 static bool let_go_of_locked(const struct entry *referrer, struct holding_release *ret_release)
 {
 	struct table *table;
-	struct entry *entry = find_serial_locked(HOLDING_PHYSICAL, referrer->context,
-						 referrer->references, &table);
+	struct entry *entry = find_serial_locked(HOLDING_PHYSICAL, referrer->handle,
+						 referrer->memory_serial, &table);
 
-	return let_go_locked(entry, HOLDING_PHYSICAL, referrer->context, ret_release);
+	return let_go_locked(entry, HOLDING_PHYSICAL, referrer->handle, ret_release);
 }
 
 static struct entry *entry_of_locked(const struct holding_release *release,
@@ -486,9 +486,9 @@ bool quota_mapped(uint64_t address, uint64_t size_bytes, const struct holding_re
 	if (!mapping)
 		mapping = table_add(&mappings, address);
 	if (mapping) {
-		mapping->context = reference->handle;
-		mapping->references = reference->serial;
-		mapping->amount = size_bytes;
+		mapping->handle = reference->handle;
+		mapping->memory_serial = reference->serial;
+		mapping->size_bytes = size_bytes;
 		mapping->serial = ++serials;
 	}
 	keep_locked(reference);
@@ -523,7 +523,7 @@ static bool walk_to(void *arg, const struct entry *mapping)
 
 static uint64_t length_of(const struct entry *mapping)
 {
-	return mapping && mapping->amount ? mapping->amount : GRANULE_BYTES;
+	return mapping && mapping->size_bytes ? mapping->size_bytes : GRANULE_BYTES;
 }
 
 static void walk_granules_locked(struct mapping_walk *walk)
@@ -577,8 +577,8 @@ static bool search(void *arg, const struct entry *mapping)
 	struct mapping_search *search = arg;
 
 	if (search->address - mapping->key < length_of(mapping))
-		*search = (struct mapping_search){search->address, mapping->context,
-						  mapping->references};
+		*search = (struct mapping_search){search->address, mapping->handle,
+						  mapping->memory_serial};
 	return false;
 }
 
@@ -614,9 +614,9 @@ bool quota_bound(uint64_t place, uint64_t owner, const struct holding_reference 
 	else
 		binding = table_add(&bindings, place);
 	if (binding) {
-		binding->context = reference->handle;
-		binding->references = reference->serial;
-		binding->amount = owner;
+		binding->handle = reference->handle;
+		binding->memory_serial = reference->serial;
+		binding->owner = owner;
 	}
 	keep_locked(reference);
 	lock_release(&lock);
@@ -655,8 +655,8 @@ static bool is_unbound(const struct unbinding *unbinding, const struct entry *bi
 	const struct entry *array;
 
 	if (unbinding->owner)
-		return binding->amount == unbinding->owner;
-	array = table_find(&tables[HOLDING_ARRAY], binding->amount);
+		return binding->owner == unbinding->owner;
+	array = table_find(&tables[HOLDING_ARRAY], binding->owner);
 	return array && array->context == unbinding->context;
 }
 
@@ -702,7 +702,7 @@ size_t quota_unbind_context(uint64_t context, struct holding_release *ret_releas
 
 static bool is_of_owner(void *arg, const struct entry *binding)
 {
-	return binding->amount == *(const uint64_t *)arg;
+	return binding->owner == *(const uint64_t *)arg;
 }
 
 void quota_unbind_never(uint64_t owner)

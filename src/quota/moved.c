@@ -30,7 +30,7 @@ static struct table moves; /* an allocation's address and a device to a range; u
 static size_t move_count;  /* of entries; written under `lock`, atomic */
 static uint32_t serials;   /* of moves; under `lock` */
 
-/* The range of an entry: `amount` bytes from the granule `references` of the allocation on. */
+/* The range of an entry: `amount` bytes from the granule `first_granule` of the allocation on. */
 struct range {
 	uint64_t first, end; /* granules */
 };
@@ -50,7 +50,9 @@ static uint64_t key_of(uint64_t base, int device)
 
 static struct range range_of(const struct entry *entry)
 {
-	return (struct range){entry->references, entry->references + entry->amount / GRANULE_BYTES};
+	uint64_t first = entry->first_granule;
+
+	return (struct range){first, first + entry->amount / GRANULE_BYTES};
 }
 
 static struct range range_with(struct range range, uint64_t base, uint64_t address, uint64_t bytes)
@@ -66,7 +68,7 @@ static struct range range_with(struct range range, uint64_t base, uint64_t addre
 
 static void set_range(struct entry *entry, struct range range)
 {
-	entry->references = (uint32_t)range.first;
+	entry->first_granule = (uint32_t)range.first;
 	entry->amount = (range.end - range.first) * GRANULE_BYTES;
 }
 
@@ -152,7 +154,7 @@ void quota_move_undo(const struct quota_move *move)
 	if (entry && entry->serial == move->serial) {
 		if (entry->amount > move->bytes)
 			account_return_managed(move->device, entry->amount - move->bytes);
-		entry->references = (uint32_t)move->first;
+		entry->first_granule = (uint32_t)move->first;
 		entry->amount = move->bytes;
 		entry->serial = move->before;
 		if (!entry->amount)

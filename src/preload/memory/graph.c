@@ -148,7 +148,7 @@ static void remember(CUgraphExec exec, const struct need *need)
 			entry = table_add(&needs, key_of(exec, device));
 		if (entry) {
 			entry->amount = need->bytes[device];
-			entry->references = need->launched[device];
+			entry->launched = need->launched[device];
 		}
 		devices |= 1u << device;
 	}
@@ -167,7 +167,7 @@ static void forget(CUgraphExec exec, struct need *ret_need)
 		if (!entry)
 			continue;
 		ret_need->bytes[device] = entry->amount;
-		ret_need->launched[device] = entry->references;
+		ret_need->launched[device] = entry->launched;
 		ret_need->any = true;
 		table_remove(&needs, entry);
 	}
@@ -194,7 +194,7 @@ static bool look_up(struct launching *launching, CUgraphExec exec)
 		const struct entry *entry = table_find(&needs, key_of(exec, device));
 
 		launching->needs[device] = entry ? entry->amount : 0;
-		launching->has[device] = entry && entry->references == trims + 1;
+		launching->has[device] = entry && entry->launched == trims + 1;
 		any |= entry != NULL;
 	}
 	lock_release(&lock);
@@ -208,7 +208,7 @@ static void note_launch(CUgraphExec exec, CUdevice device)
 	lock_acquire(&lock);
 	entry = table_find(&needs, key_of(exec, device));
 	if (entry)
-		entry->references = trims + 1;
+		entry->launched = trims + 1;
 	lock_release(&lock);
 }
 
