@@ -1,7 +1,7 @@
 /*
- * Each kind has a table that maps a handle to its charge. A further table maps the address of a
- * mapping to a physical handle. Another one maps the place of a binding to a physical handle and an
- * owner. One lock protects all tables. It is never held while the driver is called.
+ * Each kind has a table that maps a handle to its charge. mapping.c has the table of mappings, and
+ * binding.c the table of bindings. One lock, holding_lock, protects all tables. It is never held
+ * while the driver is called.
  *
  * A reference ends when the driver's call that drops it has returned. Until then the entry stays.
  * So the memory stays charged while another thread's call has not dropped its reference yet, and a
@@ -11,9 +11,6 @@
  * Always: the charge of a kind is the sum over its entries and reservations; small.c computes the
  * charge of arrays that share granules. A reference that could not be recorded is one too many for
  * good: then the memory stays charged, which is the safe side.
- *
- * A mapping stays in its table until the driver has unmapped it, too. Several calls may be about to
- * unmap it, of which the driver refuses some. The one that removes the mapping ends its reference.
  */
 #include "holding.h"
 
@@ -21,30 +18,28 @@
 
 #include "account.h"
 #include "export.h"
-#include "lock.h"
+#include "holding_internal.h"
 #include "small.h"
 #include "table.h"
 
 #define SHARED_BYTES_MOST ((uint64_t)1 << 20) /* bigger arrays have granules of their own */
 
-static struct lock lock = LOCK_INIT;
-static struct table tables[HOLDING_KINDS]; /* under `lock` */
+struct lock holding_lock = LOCK_INIT;
+static struct table tables[HOLDING_KINDS]; /* under `holding_lock` */
 /* Entries whose handle the driver has given to other memory while calls that make or release
- * references to them have not returned, by serial. Under `lock`. */
+ * references to them have not returned, by serial. Under `holding_lock`. */
 static struct table replaced[HOLDING_KINDS];
-static uint32_t serials;      /* of entries and mappings; under `lock` */
-static struct table mappings; /* address to handle and serials; under `lock` */
-static struct table bindings; /* place to handle, its serial, owner; under `lock` */
+static uint32_t serials; /* of entries and mappings; under `holding_lock` */
 
 void holdings_forked(void)
 {
-	lock_init(&lock);
+	lock_init(&holding_lock);
 	for (unsigned kind = 0; kind < HOLDING_KINDS; kind++) {
 		table_clear(&tables[kind]);
 		table_clear(&replaced[kind]);
 	}
-	table_clear(&mappings);
-	table_clear(&bindings);
+	mappings_forked();
+	bindings_forked();
 	small_forked();
 }
 
@@ -77,17 +72,17 @@ uint64_t holdings_doubt(int device)
 {
 	uint64_t bytes;
 
-	lock_acquire(&lock);
+	lock_acquire(&holding_lock);
 	bytes = small_doubt(device);
-	lock_release(&lock);
+	lock_release(&holding_lock);
 	return bytes;
 }
 
 void holdings_lower(int device, uint64_t bytes)
 {
-	lock_acquire(&lock);
+	lock_acquire(&holding_lock);
 	small_lower(device, bytes);
-	lock_release(&lock);
+	lock_release(&holding_lock);
 }
 
 /* -- holding ----------------------------------------------------------------------------------- */
@@ -104,9 +99,9 @@ int quota_holding_reserve(enum holding_kind kind, int device, uint64_t context, 
 	reservation.shared = kind == HOLDING_ARRAY && size_bytes && size_bytes <= SHARED_BYTES_MOST;
 	reservation.bytes = reservation.shared ? size_bytes : granules_of(size_bytes);
 	account_begin();
-	lock_acquire(&lock);
+	lock_acquire(&holding_lock);
 	error = charge_locked(&reservation);
-	lock_release(&lock);
+	lock_release(&holding_lock);
 	if (error) {
 		account_end();
 		return error;
@@ -117,10 +112,10 @@ int quota_holding_reserve(enum holding_kind kind, int device, uint64_t context, 
 
 void quota_holding_cancel(const struct holding_reservation *reservation)
 {
-	lock_acquire(&lock);
+	lock_acquire(&holding_lock);
 	refund_locked(reservation->kind, reservation->device, reservation->context,
 		      reservation->shared, reservation->bytes);
-	lock_release(&lock);
+	lock_release(&holding_lock);
 	account_end();
 }
 
@@ -147,12 +142,17 @@ static void replace_locked(enum holding_kind kind, struct entry *entry)
 	}
 }
 
+uint32_t holding_new_serial_locked(void)
+{
+	return ++serials;
+}
+
 int quota_holding_add(const struct holding_reservation *reservation, uint64_t handle)
 {
 	struct table *table = &tables[reservation->kind];
 	struct entry *entry;
 
-	lock_acquire(&lock);
+	lock_acquire(&holding_lock);
 	entry = table_find(table, handle);
 	if (entry)
 		replace_locked(reservation->kind, entry);
@@ -166,9 +166,9 @@ int quota_holding_add(const struct holding_reservation *reservation, uint64_t ha
 		entry->exported = false;
 		entry->references = 1;
 		entry->pending = 0;
-		entry->serial = ++serials;
+		entry->serial = holding_new_serial_locked();
 	}
-	lock_release(&lock);
+	lock_release(&holding_lock);
 	if (!entry)
 		return -ENOMEM;
 	account_end();
@@ -190,8 +190,12 @@ static struct entry *find_serial_locked(enum holding_kind kind, uint64_t handle,
 	return table_find(*ret_table, replaced_key(serial));
 }
 
-/* Begins a reference to the memory that has the handle now. */
-static bool refer_locked(enum holding_kind kind, uint64_t handle, struct holding_reference *ret)
+const struct entry *holding_find_locked(enum holding_kind kind, uint64_t handle)
+{
+	return table_find(&tables[kind], handle);
+}
+
+bool holding_refer_locked(enum holding_kind kind, uint64_t handle, struct holding_reference *ret)
 {
 	struct entry *entry = table_find(&tables[kind], handle);
 
@@ -210,9 +214,9 @@ bool quota_reference_begin(enum holding_kind kind, uint64_t handle, struct holdi
 {
 	bool known;
 
-	lock_acquire(&lock);
-	known = refer_locked(kind, handle, ret);
-	lock_release(&lock);
+	lock_acquire(&holding_lock);
+	known = holding_refer_locked(kind, handle, ret);
+	lock_release(&holding_lock);
 	return known;
 }
 
@@ -221,10 +225,10 @@ bool quota_reference_is_stale(const struct holding_reference *reference)
 	const struct entry *entry;
 	bool stale;
 
-	lock_acquire(&lock);
+	lock_acquire(&holding_lock);
 	entry = table_find(&tables[reference->kind], reference->handle);
 	stale = !entry || entry->serial != reference->serial;
-	lock_release(&lock);
+	lock_release(&holding_lock);
 	return stale;
 }
 
@@ -233,18 +237,18 @@ bool quota_reference_renew(struct holding_reference *reference, struct holding_r
 	const struct entry *entry;
 	bool stale;
 
-	lock_acquire(&lock);
+	lock_acquire(&holding_lock);
 	entry = table_find(&tables[reference->kind], reference->handle);
 	stale = !entry || entry->serial != reference->serial;
 	if (stale) {
 		*ret_old = *reference;
-		refer_locked(reference->kind, reference->handle, reference);
+		holding_refer_locked(reference->kind, reference->handle, reference);
 	}
-	lock_release(&lock);
+	lock_release(&holding_lock);
 	return stale;
 }
 
-static void keep_locked(const struct holding_reference *reference)
+void holding_keep_locked(const struct holding_reference *reference)
 {
 	struct table *table;
 	struct entry *entry =
@@ -256,9 +260,9 @@ static void keep_locked(const struct holding_reference *reference)
 
 void quota_reference_keep(const struct holding_reference *reference)
 {
-	lock_acquire(&lock);
-	keep_locked(reference);
-	lock_release(&lock);
+	lock_acquire(&holding_lock);
+	holding_keep_locked(reference);
+	lock_release(&holding_lock);
 }
 
 static void fill_release(const struct entry *entry, enum holding_kind kind, uint64_t handle,
@@ -282,11 +286,11 @@ bool quota_reference_drop(const struct holding_reference *reference,
 	struct table *table;
 
 	account_begin();
-	lock_acquire(&lock);
+	lock_acquire(&holding_lock);
 	entry = find_serial_locked(reference->kind, reference->handle, reference->serial, &table);
 	if (entry)
 		fill_release(entry, reference->kind, reference->handle, ret_release);
-	lock_release(&lock);
+	lock_release(&holding_lock);
 	if (!entry)
 		account_end();
 	return entry != NULL;
@@ -303,11 +307,11 @@ uint32_t quota_holding_note_export(uint64_t handle)
 	struct entry *entry;
 	uint32_t serial;
 
-	lock_acquire(&lock);
+	lock_acquire(&holding_lock);
 	entry = table_find(&tables[HOLDING_PHYSICAL], handle);
 	note_export_locked(entry);
 	serial = entry ? entry->serial : 0;
-	lock_release(&lock);
+	lock_release(&holding_lock);
 	return serial;
 }
 
@@ -315,10 +319,10 @@ void quota_reference_note_export(const struct holding_reference *reference)
 {
 	struct table *table;
 
-	lock_acquire(&lock);
+	lock_acquire(&holding_lock);
 	note_export_locked(
 		find_serial_locked(reference->kind, reference->handle, reference->serial, &table));
-	lock_release(&lock);
+	lock_release(&holding_lock);
 }
 
 bool quota_holding_charge(enum holding_kind kind, uint64_t handle, int *ret_device,
@@ -326,13 +330,13 @@ bool quota_holding_charge(enum holding_kind kind, uint64_t handle, int *ret_devi
 {
 	const struct entry *entry;
 
-	lock_acquire(&lock);
+	lock_acquire(&holding_lock);
 	entry = table_find(&tables[kind], handle);
 	if (entry) {
 		*ret_device = entry->device;
 		*ret_bytes = entry->amount;
 	}
-	lock_release(&lock);
+	lock_release(&holding_lock);
 	return entry != NULL;
 }
 
@@ -357,8 +361,7 @@ static bool let_go_locked(struct entry *entry, enum holding_kind kind, uint64_t 
 	return true;
 }
 
-/* The same of a reference that a mapping or a binding has. */
-static bool let_go_of_locked(const struct entry *referrer, struct holding_release *ret_release)
+bool holding_let_go_locked(const struct entry *referrer, struct holding_release *ret_release)
 {
 	struct table *table;
 	struct entry *entry = find_serial_locked(HOLDING_PHYSICAL, referrer->handle,
@@ -373,22 +376,11 @@ static struct entry *entry_of_locked(const struct holding_release *release,
 	return find_serial_locked(release->kind, release->handle, release->serial, ret_table);
 }
 
-/* Removes the mapping of the release. False: another call has, and has ended its reference. */
-static bool end_mapping_locked(const struct holding_release *release)
-{
-	struct entry *mapping = table_find(&mappings, release->address);
-
-	if (!mapping || mapping->serial != release->mapping)
-		return false;
-	table_remove(&mappings, mapping);
-	return true;
-}
-
-static void end_locked(struct holding_release *release)
+void holding_end_locked(struct holding_release *release)
 {
 	struct table *table;
 	struct entry *entry = entry_of_locked(release, &table);
-	bool ends = !release->mapping || end_mapping_locked(release);
+	bool ends = !release->mapping || mapping_remove_locked(release);
 
 	release->ended = true;
 	release->last = ends && entry && entry->references == 1;
@@ -409,9 +401,9 @@ bool quota_holding_unref_begin(enum holding_kind kind, uint64_t handle,
 	bool known;
 
 	account_begin();
-	lock_acquire(&lock);
+	lock_acquire(&holding_lock);
 	known = let_go_locked(table_find(&tables[kind], handle), kind, handle, ret_release);
-	lock_release(&lock);
+	lock_release(&holding_lock);
 	if (!known)
 		account_end();
 	return known;
@@ -419,10 +411,10 @@ bool quota_holding_unref_begin(enum holding_kind kind, uint64_t handle,
 
 void quota_holding_unref_end(struct holding_release *release)
 {
-	lock_acquire(&lock);
+	lock_acquire(&holding_lock);
 	if (!release->ended)
-		end_locked(release);
-	lock_release(&lock);
+		holding_end_locked(release);
+	lock_release(&holding_lock);
 }
 
 /* Other processes or descriptors may keep exported memory, and its charge. */
@@ -430,17 +422,17 @@ void quota_holding_unref_commit(struct holding_release *release)
 {
 	uint64_t bytes = release->bytes;
 
-	lock_acquire(&lock);
+	lock_acquire(&holding_lock);
 	if (!release->ended)
-		end_locked(release);
-	lock_release(&lock);
+		holding_end_locked(release);
+	lock_release(&holding_lock);
 	if (release->last && release->kind == HOLDING_PHYSICAL)
 		bytes -= exports_end(quota_holding_number(release->serial), bytes, bytes);
-	lock_acquire(&lock);
+	lock_acquire(&holding_lock);
 	if (release->last)
 		refund_locked(release->kind, release->device, release->context, release->shared,
 			      bytes);
-	lock_release(&lock);
+	lock_release(&holding_lock);
 	account_end();
 }
 
@@ -449,268 +441,12 @@ void quota_holding_unref_undo(struct holding_release *release)
 	struct table *table;
 	struct entry *entry;
 
-	lock_acquire(&lock);
+	lock_acquire(&holding_lock);
 	entry = entry_of_locked(release, &table);
 	if (entry)
 		entry->pending--;
-	lock_release(&lock);
+	lock_release(&holding_lock);
 	account_end();
-}
-
-/* -- mappings ---------------------------------------------------------------------------------- */
-
-/* Begins to release the mapping's reference. False: its memory is not known. */
-static bool unmap_locked(const struct entry *mapping, struct holding_release *ret_release)
-{
-	if (!let_go_of_locked(mapping, ret_release))
-		return false;
-	ret_release->address = mapping->key;
-	ret_release->mapping = mapping->serial;
-	return true;
-}
-
-bool quota_mapped(uint64_t address, uint64_t size_bytes, const struct holding_reference *reference,
-		  struct holding_release *ret_before)
-{
-	struct entry *mapping;
-	bool before = false;
-
-	account_begin();
-	lock_acquire(&lock);
-	mapping = table_find(&mappings, address);
-	if (mapping && unmap_locked(mapping, ret_before)) {
-		before = true;
-		end_locked(ret_before);
-		mapping = NULL;
-	}
-	if (!mapping)
-		mapping = table_add(&mappings, address);
-	if (mapping) {
-		mapping->handle = reference->handle;
-		mapping->memory_serial = reference->serial;
-		mapping->size_bytes = size_bytes;
-		mapping->serial = ++serials;
-	}
-	keep_locked(reference);
-	lock_release(&lock);
-	if (!before)
-		account_end();
-	return before;
-}
-
-/* A walk over the mappings that begin in a range. */
-struct mapping_walk {
-	uint64_t address, end;
-	struct holding_release *releases; /* filled in; NULL: the mappings are only counted */
-	size_t most, count;
-};
-
-/* Returns whether the mapping is to be removed, as its memory is not known. */
-static bool walk_to(void *arg, const struct entry *mapping)
-{
-	struct mapping_walk *walk = arg;
-
-	if (mapping->key < walk->address || mapping->key >= walk->end || walk->count == walk->most)
-		return false;
-	if (walk->releases) {
-		if (!unmap_locked(mapping, &walk->releases[walk->count]))
-			return true;
-		account_begin();
-	}
-	walk->count++;
-	return false;
-}
-
-static uint64_t length_of(const struct entry *mapping)
-{
-	return mapping && mapping->size_bytes ? mapping->size_bytes : GRANULE_BYTES;
-}
-
-static void walk_granules_locked(struct mapping_walk *walk)
-{
-	uint64_t left = walk->end - walk->address, length = 0;
-
-	for (uint64_t at = walk->address; left && walk->count < walk->most; at += length) {
-		struct entry *mapping = table_find(&mappings, at);
-
-		length = length_of(mapping);
-		left -= length < left ? length : left;
-		if (mapping && walk_to(walk, mapping))
-			table_remove(&mappings, mapping);
-	}
-}
-
-/* The range may be any that an application thinks of. Where it has more granules than the table has
- * places, the walk is one pass over the table, however many mappings there are. */
-static size_t walk(struct mapping_walk *walk)
-{
-	lock_acquire(&lock);
-	if (walk->address >= walk->end || !mappings.count)
-		walk->count = 0;
-	else if ((walk->end - walk->address) / GRANULE_BYTES < mappings.capacity)
-		walk_granules_locked(walk);
-	else
-		table_remove_if(&mappings, walk_to, walk);
-	lock_release(&lock);
-	return walk->count;
-}
-
-size_t quota_mappings(uint64_t address, uint64_t end)
-{
-	return walk(&(struct mapping_walk){address, end, NULL, SIZE_MAX, 0});
-}
-
-size_t quota_unmapping(uint64_t address, uint64_t end, struct holding_release *ret_releases,
-		       size_t most)
-{
-	return walk(&(struct mapping_walk){address, end, ret_releases, most, 0});
-}
-
-/* Looks for the mapping in which an address lies. */
-struct mapping_search {
-	uint64_t address, handle;
-	uint32_t serial; /* of the memory */
-};
-
-static bool search(void *arg, const struct entry *mapping)
-{
-	struct mapping_search *search = arg;
-
-	if (search->address - mapping->key < length_of(mapping))
-		*search = (struct mapping_search){search->address, mapping->handle,
-						  mapping->memory_serial};
-	return false;
-}
-
-bool quota_reference_begin_mapped(uint64_t address, struct holding_reference *ret)
-{
-	struct mapping_search looked = {address, 0, 0};
-	const struct entry *entry;
-	bool known = false;
-
-	lock_acquire(&lock);
-	if (mappings.count)
-		table_remove_if(&mappings, search, &looked);
-	entry = looked.handle ? table_find(&tables[HOLDING_PHYSICAL], looked.handle) : NULL;
-	if (entry && entry->serial == looked.serial)
-		known = refer_locked(HOLDING_PHYSICAL, looked.handle, ret);
-	lock_release(&lock);
-	return known;
-}
-
-/* -- bindings ---------------------------------------------------------------------------------- */
-
-bool quota_bound(uint64_t place, uint64_t owner, const struct holding_reference *reference,
-		 struct holding_release *ret_before)
-{
-	struct entry *binding;
-	bool before = false;
-
-	account_begin();
-	lock_acquire(&lock);
-	binding = table_find(&bindings, place);
-	if (binding)
-		before = let_go_of_locked(binding, ret_before);
-	else
-		binding = table_add(&bindings, place);
-	if (binding) {
-		binding->handle = reference->handle;
-		binding->memory_serial = reference->serial;
-		binding->owner = owner;
-	}
-	keep_locked(reference);
-	lock_release(&lock);
-	if (!before)
-		account_end();
-	return before;
-}
-
-bool quota_unbound(uint64_t place, struct holding_release *ret_release)
-{
-	struct entry *binding;
-	bool known = false;
-
-	account_begin();
-	lock_acquire(&lock);
-	binding = table_find(&bindings, place);
-	if (binding) {
-		known = let_go_of_locked(binding, ret_release);
-		table_remove(&bindings, binding);
-	}
-	lock_release(&lock);
-	if (!known)
-		account_end();
-	return known;
-}
-
-/* The bindings to remove, and the references among them that are the last to their memory. */
-struct unbinding {
-	uint64_t owner, context; /* the one that is not 0 */
-	struct holding_release *releases;
-	size_t most, count;
-};
-
-static bool is_unbound(const struct unbinding *unbinding, const struct entry *binding)
-{
-	const struct entry *array;
-
-	if (unbinding->owner)
-		return binding->owner == unbinding->owner;
-	array = table_find(&tables[HOLDING_ARRAY], binding->owner);
-	return array && array->context == unbinding->context;
-}
-
-static bool unbind(void *arg, const struct entry *binding)
-{
-	struct unbinding *unbinding = arg;
-	struct holding_release *release = &unbinding->releases[unbinding->count];
-
-	if (unbinding->count == unbinding->most || !is_unbound(unbinding, binding))
-		return false;
-	if (!let_go_of_locked(binding, release))
-		return true;
-	end_locked(release);
-	if (release->last) {
-		account_begin();
-		unbinding->count++;
-	}
-	return true;
-}
-
-static size_t unbind_all(struct unbinding *unbinding)
-{
-	lock_acquire(&lock);
-	if (bindings.count)
-		table_remove_if(&bindings, unbind, unbinding);
-	lock_release(&lock);
-	return unbinding->count;
-}
-
-size_t quota_unbind_owner(uint64_t owner, struct holding_release *ret_releases, size_t most)
-{
-	struct unbinding unbinding = {owner, 0, ret_releases, most, 0};
-
-	return unbind_all(&unbinding);
-}
-
-size_t quota_unbind_context(uint64_t context, struct holding_release *ret_releases, size_t most)
-{
-	struct unbinding unbinding = {0, context, ret_releases, most, 0};
-
-	return unbind_all(&unbinding);
-}
-
-static bool is_of_owner(void *arg, const struct entry *binding)
-{
-	return binding->owner == *(const uint64_t *)arg;
-}
-
-void quota_unbind_never(uint64_t owner)
-{
-	lock_acquire(&lock);
-	if (bindings.count)
-		table_remove_if(&bindings, is_of_owner, &owner);
-	lock_release(&lock);
 }
 
 /* -- contexts ---------------------------------------------------------------------------------- */
@@ -734,10 +470,10 @@ void holdings_end_context(uint64_t context)
 {
 	struct sweep arrays = {HOLDING_ARRAY, context}, imports = {HOLDING_IMPORT, context};
 
-	lock_acquire(&lock);
+	lock_acquire(&holding_lock);
 	table_remove_if(&tables[HOLDING_ARRAY], sweep_entry, &arrays);
 	table_remove_if(&tables[HOLDING_IMPORT], sweep_entry, &imports);
 	table_remove_if(&replaced[HOLDING_ARRAY], sweep_entry, &arrays);
 	table_remove_if(&replaced[HOLDING_IMPORT], sweep_entry, &imports);
-	lock_release(&lock);
+	lock_release(&holding_lock);
 }

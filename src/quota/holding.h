@@ -51,9 +51,8 @@ static inline uint64_t quota_holding_number(uint32_t serial)
 /*
  * A reference that a call of the driver makes, or is about to make. It is of the memory that had
  * the handle when the reference began. The driver may give the handle to other memory before the
- * call returns. begin: false: the handle is not known. begin_mapped: the physical memory that is
- * mapped where the address lies. Each reference that begins is kept, dropped, or passed to
- * quota_mapped or quota_bound.
+ * call returns. quota_reference_begin returns whether the handle is known. Each reference that
+ * begins is kept, dropped, or passed to quota_mapped (mapping.h) or quota_bound (binding.h).
  */
 struct holding_reference {
 	enum holding_kind kind;
@@ -63,7 +62,6 @@ struct holding_reference {
 	uint64_t bytes; /* what is charged for the memory */
 };
 bool quota_reference_begin(enum holding_kind kind, uint64_t handle, struct holding_reference *ret);
-bool quota_reference_begin_mapped(uint64_t address, struct holding_reference *ret);
 
 /* Whether the handle is other memory's by now, or nobody's. */
 bool quota_reference_is_stale(const struct holding_reference *reference);
@@ -114,39 +112,6 @@ bool quota_holding_unref_begin(enum holding_kind kind, uint64_t handle,
 void quota_holding_unref_end(struct holding_release *release);
 void quota_holding_unref_commit(struct holding_release *release);
 void quota_holding_unref_undo(struct holding_release *release);
-
-/* The memory is mapped at the address. The mapping has the reference from now on. True: the table
- * had another mapping there, whose end the library did not see. Its reference has ended, and the
- * caller commits *ret_before. */
-bool quota_mapped(uint64_t address, uint64_t size_bytes, const struct holding_reference *reference,
-		  struct holding_release *ret_before);
-
-/* How many mappings are known in a range. */
-size_t quota_mappings(uint64_t address, uint64_t end);
-
-/* A range with any number of mappings is about to be unmapped. This begins to release the
- * references of up to `most` known mappings, and returns how many. Other threads may begin with the
- * same mappings. A mapping's reference ends with the first quota_holding_unref_end. */
-size_t quota_unmapping(uint64_t address, uint64_t end, struct holding_release *ret_releases,
-		       size_t most);
-
-/*
- * The reference belongs from now on to an owner: a multicast object or an array. `place` is a hash
- * of the position in the owner. The reference ends with its owner. True: the binding that was there
- * before is to be released, as after quota_holding_unref_begin. Where there is no memory for the
- * record, the reference stays for good.
- */
-bool quota_bound(uint64_t place, uint64_t owner, const struct holding_reference *reference,
-		 struct holding_release *ret_before);
-bool quota_unbound(uint64_t place, struct holding_release *ret_release);
-
-/* The owner is gone, or the context with all its arrays. This removes its references. It returns
- * the number, up to `most`, of those that were the last to their memory, which the caller releases
- * as above. Call it until it returns 0. */
-size_t quota_unbind_owner(uint64_t owner, struct holding_release *ret_releases, size_t most);
-size_t quota_unbind_context(uint64_t context, struct holding_release *ret_releases, size_t most);
-/* The owner is gone from this process and may be in others: its references stay for good. */
-void quota_unbind_never(uint64_t owner);
 
 /* holdings_doubt returns the charge of small arrays beyond the memory that they certainly take.
  * holdings_lower gives so many bytes of it back. */

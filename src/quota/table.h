@@ -15,12 +15,12 @@ struct entry {
 	uint64_t key;
 	union {
 		uint64_t context; /* the CUcontext that it goes with */
-		uint64_t handle;  /* a mapping or binding: of its memory */
+		uint64_t handle;  /* mapping.c, binding.c: of the memory */
 	};
 	union {
 		uint64_t amount;     /* bytes */
-		uint64_t size_bytes; /* a mapping */
-		uint64_t owner;      /* a binding: the multicast object or the array */
+		uint64_t size_bytes; /* mapping.c */
+		uint64_t owner;      /* binding.c: the multicast object or the array */
 		uint64_t count;      /* blocks.c: allocations in a granule */
 	};
 	uint16_t device; /* CUDA ordinal */
@@ -29,12 +29,12 @@ struct entry {
 	bool exported : 1; /* holding.c: other processes may refer to it */
 	union {
 		uint32_t references;    /* holding.c */
-		uint32_t memory_serial; /* a mapping or binding: its memory's `serial` */
+		uint32_t memory_serial; /* mapping.c, binding.c: the memory's `serial` */
 		uint32_t first_granule; /* moved.c: of the range, from the allocation's start */
 		uint32_t launched;      /* graph.c: trims before the last launch, and 1 */
 	};
 	uint32_t pending; /* holding.c: of `references`, those that calls make or end */
-	uint32_t serial;  /* holding.c, moved.c */
+	uint32_t serial;  /* holding.c, mapping.c, moved.c */
 };
 
 _Static_assert(sizeof(struct entry) == 40, "a table may have millions of entries");

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "holding.h"
+#include "mapping.h"
 #include "quota_fixture.h"
 
 #define HANDLE  ((uint64_t)0x1000)

@@ -1,5 +1,6 @@
 /* References that calls let go of, one after the other or at once: when the memory goes, in every
  * order of what begins, what returns and what the driver refuses. */
+#include "binding.h"
 #include "quota_holding_fixture.h"
 
 #define OWNER   ((uint64_t)0x3000)

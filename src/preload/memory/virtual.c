@@ -18,12 +18,14 @@
  * not charged. export.h and import.h are about memory that is exported or imported.
  */
 #include "virtual.h"
+#include "binding.h"
 #include "cuda.h"
 #include "hash.h"
 #include "headroom.h"
 #include "hooks.h"
 #include "import.h"
 #include "imports.h"
+#include "mapping.h"
 #include "oversubscribe.h"
 #include "quota.h"
 #include "sys.h"
