@@ -1,6 +1,6 @@
 /*
- * A process that exits normally empties its slot, so that monitors and programs that list the
- * slice's processes stop to count it.
+ * A process that exits normally hides from monitors and from programs that list the slice's
+ * processes: its slot looks empty to them. Its charge stays.
  *
  * How it works. When a process begins to exit, its contexts still hold the device's memory: the
  * driver gives that back while the kernel closes the process's files. So the charge must stay while

@@ -6,12 +6,12 @@
  *     bit 31       VGPU_LOCK_WAITERS: a thread may sleep, so the release wakes one
  *
  * How it works. A free lock is taken by one compare-and-swap, and released by one exchange; without
- * contention that is all. Otherwise a thread spins for as long as a charge takes, sets the waiters'
- * bit, and sleeps for CHECK_NS at most. After that it asks the kernel whether the holder's slot
- * still has a living process. If not, the thread replaces the dead holder's word by its own. So it
- * takes the lock over, and computes all that the lock protects again from the slots that are not
- * over (repair()). A living holder keeps the lock; after REGION_LOCK_PATIENCE_NS the thread gives
- * up.
+ * contention that is all. Otherwise a thread spins for longer than a charge takes, sets the
+ * waiters' bit, and sleeps for CHECK_NS at most. After that it asks the kernel whether the holder's
+ * slot still has a living process. If not, the thread replaces the dead holder's word by its own.
+ * So it takes the lock over, and computes all that the lock protects again from the slots that are
+ * not over (repair()). A living holder keeps the lock; after REGION_LOCK_PATIENCE_NS the thread
+ * gives up.
  *
  * Why a takeover hits only a dead holder. A word names a slot *and* its claim. If the slot's byte
  * is unlocked, this claim is over for good. A process keeps its byte until its death, and releases
@@ -145,8 +145,9 @@ static bool take_over(struct region *region, uint32_t word)
 }
 
 /*
- * Tries to take the lock once, and waits in between. Returns whether it has the lock. A thread that
- * has slept takes the lock with the waiters' bit, because others may still sleep.
+ * Tries to take the lock once. If it is held, sets the waiters' bit, sleeps for CHECK_NS at most,
+ * and takes over from a dead owner. Returns whether it has the lock. A thread that has slept takes
+ * the lock with the waiters' bit, because others may still sleep.
  */
 static bool take_or_wait(struct region *region)
 {
@@ -164,7 +165,7 @@ static bool take_or_wait(struct region *region)
 	region_step(lock_marked);
 	woken = sys_futex_wait(word, seen, CHECK_NS);
 	region_step(lock_waited);
-	/* Not after time-outs alone: a profiler's signals may end every wait early. */
+	/* -EINTR counts as well as -ETIMEDOUT: a profiler's signals may interrupt each wait. */
 	if (woken == 0 || woken == -EAGAIN || region_holder_lives(region, seen))
 		return false;
 	return take_over(region, seen);

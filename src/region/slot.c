@@ -9,8 +9,8 @@
  * that is not 0. From that store on the slot counts. The slots of living processes are never moved
  * or shared.
  *
- * What always holds. A status that is not 0 was stored under the lock by a process that had the
- * byte at that time. So a process that holds the lock and finds the byte of such a slot unlocked
+ * What always holds. A status changes from 0 under the lock alone, by a process that has the byte
+ * at that time. So a process that holds the lock and finds the byte of such a slot unlocked
  * has found a dead owner. A living owner would have the byte. A new process may lock the byte at
  * the next moment, but cannot store a status before the lock is released, and then clears the slot
  * itself. If the byte is locked, or the answer is an error, the owner may live and the slot is left
@@ -411,7 +411,8 @@ int region_claim(struct region *region, struct fault *fault)
 		give_up_claim(region);
 		return region_cannot_lock(region, error, fault);
 	}
-	/* If no other slot was free, this may be one whose clearing needs a slot to charge. */
+	/* The slot may be a dead process's, with memory that only a descriptor keeps. That charge
+	 * must move to another slot, and there may be none. */
 	if (!is_free(region, (unsigned)slot) && region_share_needs_keeper(region, (unsigned)slot))
 		error = -EUSERS;
 	else

@@ -1,7 +1,7 @@
 /*
- * When the process exits, its slot is emptied (region_begin_exit), so that monitors do not count a
- * process that has ended. Its turns are given up (pace_begin_exit), so that other slices need not
- * find it dead.
+ * When the process exits, it hides from monitors (region_begin_exit), so that they do not count a
+ * process that has ended. Its charge stays. Its turns are given up (pace_begin_exit), so that other
+ * slices need not find it dead.
  *
  * How it works. exit, a return from main and the end of the last thread run the destructors of the
  * loaded objects, ours among them. quick_exit runs none, but the handlers that were registered for
