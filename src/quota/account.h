@@ -50,15 +50,6 @@ int account_try_held(int device, uint64_t bytes);
  * freed. */
 void account_orphan(int device, uint64_t bytes);
 
-/* Frees of allocations that share a granule with others. The upper half counts those that have
- * begun, the lower half those that have not ended. The last of the others may give the granule back
- * while the driver still holds it for such a free. Each such free holds at most two granules beyond
- * the accounts. */
-uint64_t account_frees_in_part(void);
-
-/* How many tentative reservations have begun and ended: odd while there is one. */
-uint64_t account_tentatives(void);
-
 /* Charges managed memory: 0, -EDQUOT, -ETIMEDOUT. */
 int account_charge_managed(int device, uint64_t bytes);
 
@@ -74,47 +65,8 @@ uint64_t account_managed_charge(int device);
 uint64_t account_managed_returns(void);
 void account_managed_returning(void);
 
-/* The bytes that are charged ahead for the next small allocation; account_return_spare gives them
- * back. */
-uint64_t account_spare_charge(int device);
-void account_return_spare(int device);
-
 /* The charges of the process's slot; all 0 if the region is lost. */
 struct vgpu_hami_usage account_usage(int device);
 
-/* These start the records of account.c, allocation.c and context.c over, in a forked child. */
+/* Starts the records over, in a forked child. */
 void account_forked(void);
-void allocations_forked(void);
-void contexts_forked(void);
-
-/*
- * All contexts of the device together take context_bytes. So the context whose cost was a guess
- * takes the bytes that the other contexts do not take. False if that cannot be, because it is less
- * than contexts can take. Then NVML's figure belongs to another process, whose pid in another
- * namespace equals ours.
- */
-bool contexts_settle(int device, uint64_t context_bytes);
-
-/* The bytes that the device's contexts take at least. */
-uint64_t contexts_least(int device);
-
-/* A context was made whose cost is a guess: the comparison with NVML is due. */
-void compare_new_context(int device);
-/* The charge of the device's contexts is no guess any more: it was corrected, or no context is
- * left. */
-void compare_guess_over(int device, bool none_left);
-
-/* The device's last context ended: nothing is taken later (quota_driver_expect). */
-void compare_expect_nothing(int device);
-
-/* The charged data that NVML counts, too. */
-uint64_t compare_data(int device, const struct vgpu_hami_usage *usage);
-
-void compare_forked(void); /* in a forked child */
-
-/* -- moved.c: managed memory on other GPUs than its own -- */
-
-/* The allocation, or all of the context, is gone from every GPU. */
-void moved_end(uint64_t base);
-void moved_end_context(uint64_t context);
-void moved_forked(void); /* in a forked child */

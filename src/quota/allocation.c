@@ -13,13 +13,15 @@
  * spare has it. If the process is killed on any line, all of it stays charged until another process
  * clears its slot.
  */
-#include "account.h"
-#include "export.h"
+#include "allocation.h"
 
 #include <errno.h>
 #include <string.h>
 
+#include "account.h"
+#include "export.h"
 #include "lock.h"
+#include "moved.h"
 
 #define SMALL_BYTES ((uint64_t)1 << 20) /* the driver gives bigger ones granules of their own */
 

@@ -10,9 +10,14 @@
 
 #include <string.h>
 
+#include "allocation.h"
+#include "blocks.h"
+#include "compare.h"
+#include "context.h"
 #include "export.h"
 #include "holding.h"
 #include "import.h"
+#include "moved.h"
 #include "pool.h"
 
 struct region account_region = REGION_CLOSED;

@@ -21,11 +21,15 @@
  * process, too. Then the caller looks for this process in NVML's list (quota_doubts). If NVML never
  * gave another figure, and the process was not found, NVML is not believed any more.
  */
-#include "account.h"
+#include "compare.h"
 
 #include <string.h>
 
+#include "account.h"
+#include "allocation.h"
+#include "blocks.h"
 #include "clock.h"
+#include "context.h"
 #include "holding.h"
 #include "lock.h"
 #include "pool.h"

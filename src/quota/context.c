@@ -14,15 +14,19 @@
  * fewer than RECORDS_MAX contexts live. With the last of a device's contexts, all classes but data
  * go to 0.
  */
-#include "account.h"
+#include "context.h"
 
 #include <errno.h>
 #include <string.h>
 
+#include "account.h"
+#include "allocation.h"
+#include "compare.h"
 #include "export.h"
 #include "holding.h"
 #include "import.h"
 #include "lock.h"
+#include "moved.h"
 #include "pool.h"
 
 #define RECORDS_MAX          256

@@ -11,6 +11,7 @@
 #include <errno.h>
 
 #include "account.h"
+#include "allocation.h"
 #include "lock.h"
 
 #define EXPORTS_MAX 4096

@@ -22,8 +22,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "allocation.h"
 #include "hash.h"
-#include "quota.h"
 
 /* The memory is exported by a handle. It ends with the context, unless that is 0. If there is no
  * place for the record, each importer is charged for the memory itself. */

@@ -17,6 +17,7 @@
 #include <errno.h>
 
 #include "account.h"
+#include "blocks.h"
 #include "export.h"
 #include "holding_internal.h"
 #include "small.h"

@@ -6,6 +6,7 @@
 
 #include "account.h"
 #include "assertion.h"
+#include "context.h"
 #include "export.h"
 #include "lock.h"
 

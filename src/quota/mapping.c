@@ -12,6 +12,7 @@
 #include "mapping.h"
 
 #include "account.h"
+#include "blocks.h"
 #include "holding_internal.h"
 
 static struct table mappings; /* under `holding_lock` */

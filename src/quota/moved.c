@@ -18,10 +18,12 @@
  * What it is not: an account of pages that the device takes by itself, when a kernel there touches
  * managed memory. No call reports that either.
  */
-#include "account.h"
+#include "moved.h"
 
 #include <errno.h>
 
+#include "account.h"
+#include "blocks.h"
 #include "lock.h"
 #include "table.h"
 

@@ -1,6 +1,7 @@
 /* The account: reserve, settle, cancel, free, against a real region. */
 #include <pthread.h>
 
+#include "allocation.h"
 #include "quota_held_lock.h"
 
 #undef UNIT_SET_UP

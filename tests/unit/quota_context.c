@@ -1,5 +1,8 @@
 /* Contexts in the account: reserving, settling, learning the cost, and the comparison with NVML. */
+#include "allocation.h"
 #include "clock.h"
+#include "compare.h"
+#include "context.h"
 #include "quota_fixture.h"
 #include "sys.h"
 

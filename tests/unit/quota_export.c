@@ -1,5 +1,7 @@
 /* The records of exports: blocks that are freed meanwhile, or while another process has the lock.
  */
+#include "allocation.h"
+#include "context.h"
 #include "export.h"
 #include "quota_held_lock.h"
 

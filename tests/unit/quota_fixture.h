@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "account.h"
+#include "allocation.h"
 #include "size.h"
 #include "unit.h"
 

@@ -1,4 +1,7 @@
 /* Holdings, against a real region: what is charged, refused, and known in a child. */
+#include "blocks.h"
+#include "compare.h"
+#include "context.h"
 #include "quota_held_lock.h"
 #include "quota_holding_fixture.h"
 

@@ -1,6 +1,7 @@
 /* Mappings of memory that is held: in which ranges they are found, and how many. */
 #include <time.h>
 
+#include "blocks.h"
 #include "quota_holding_fixture.h"
 
 UNIT_TEST(test_ranges)

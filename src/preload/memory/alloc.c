@@ -11,6 +11,8 @@
  */
 #include <errno.h>
 
+#include "allocation.h"
+#include "context.h"
 #include "cuda.h"
 #include "freeing.h"
 #include "headroom.h"

@@ -9,6 +9,7 @@
  * recorded as well, because the end of such an array unmaps memory that is mapped into it
  * (virtual.c).
  */
+#include "context.h"
 #include "cuda.h"
 #include "headroom.h"
 #include "hooks.h"

@@ -20,6 +20,7 @@
  */
 #include <string.h>
 
+#include "allocation.h"
 #include "cuda.h"
 #include "deferred.h"
 #include "freeing.h"

@@ -15,6 +15,7 @@
 
 #include <errno.h>
 
+#include "compare.h"
 #include "cuda.h"
 #include "headroom.h"
 #include "launch.h"

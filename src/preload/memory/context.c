@@ -23,6 +23,7 @@
 #include <stdint.h>
 
 #include "clock.h"
+#include "context.h"
 #include "context_making.h"
 #include "cuda.h"
 #include "deferred.h"

@@ -13,6 +13,7 @@
  */
 #include "deferred.h"
 
+#include "allocation.h"
 #include "capture.h"
 #include "cuda.h"
 #include "hooks.h"

@@ -3,8 +3,8 @@
 
 #include <stdbool.h>
 
+#include "allocation.h"
 #include "cuda_abi.h"
-#include "quota.h"
 
 /*
  * The driver has refused to free the block in stream order. The block is freed after the stream has

@@ -12,6 +12,8 @@
 
 #include <errno.h>
 
+#include "compare.h"
+#include "context.h"
 #include "cuda.h"
 #include "headroom.h"
 #include "lazy_code.h"

@@ -1,6 +1,7 @@
 /* What is being freed at an address: a block of the accounts, or anything else. */
 #pragma once
 
+#include "allocation.h"
 #include "cuda_abi.h"
 #include "import.h"
 #include "quota.h"

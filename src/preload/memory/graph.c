@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "blocks.h"
 #include "cuda.h"
 #include "headroom.h"
 #include "hooks.h"

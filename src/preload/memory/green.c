@@ -9,12 +9,12 @@
  */
 #include "green.h"
 
+#include "context.h"
 #include "context_making.h"
 #include "cuda.h"
 #include "driver_memory.h"
 #include "hooks.h"
 #include "pace.h"
-#include "quota.h"
 #include "state.h"
 #include "trace.h"
 

@@ -7,6 +7,7 @@
  */
 #include <string.h>
 
+#include "allocation.h"
 #include "cuda.h"
 #include "export.h"
 #include "headroom.h"
@@ -14,6 +15,7 @@
 #include "import.h"
 #include "imports.h"
 #include "log.h"
+#include "quota.h"
 #include "sys.h"
 #include "trace.h"
 #include "virtual.h"

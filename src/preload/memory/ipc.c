@@ -2,6 +2,8 @@
  * CUDA IPC: blocks of cuMemAlloc that other processes open. And memory of other APIs, such as
  * Vulkan, which is imported as a whole. export.h and import.h say how both are charged.
  */
+#include "allocation.h"
+#include "context.h"
 #include "cuda.h"
 #include "export.h"
 #include "headroom.h"
@@ -9,6 +11,7 @@
 #include "import.h"
 #include "imports.h"
 #include "peers.h"
+#include "quota.h"
 #include "trace.h"
 
 /* A handle that cannot be recorded is good all the same: whoever opens it is charged. */

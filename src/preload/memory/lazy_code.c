@@ -19,6 +19,7 @@
 
 #include <stddef.h>
 
+#include "compare.h"
 #include "hash.h"
 #include "launch.h"
 #include "quota.h"

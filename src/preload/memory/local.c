@@ -27,6 +27,8 @@
 #include <errno.h>
 
 #include "capture.h"
+#include "compare.h"
+#include "context.h"
 #include "cuda.h"
 #include "green.h"
 #include "headroom.h"

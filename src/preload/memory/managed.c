@@ -13,7 +13,7 @@
 #include "cuda.h"
 #include "headroom.h"
 #include "hooks.h"
-#include "quota.h"
+#include "moved.h"
 #include "sys.h"
 #include "trace.h"
 

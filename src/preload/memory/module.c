@@ -10,6 +10,7 @@
  * A library belongs to no context. Its memory is looked for on the current context's device.
  */
 #include "code.h"
+#include "compare.h"
 #include "cuda.h"
 #include "driver_memory.h"
 #include "hooks.h"

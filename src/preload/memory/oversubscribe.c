@@ -20,6 +20,7 @@
  */
 #include "oversubscribe.h"
 
+#include "allocation.h"
 #include "cuda.h"
 #include "log.h"
 #include "state.h"

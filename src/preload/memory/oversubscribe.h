@@ -5,8 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "allocation.h"
 #include "cuda_abi.h"
-#include "quota.h"
 
 /* Whether this slice may oversubscribe. False if no slice applies. */
 bool oversubscribe_allowed(void);

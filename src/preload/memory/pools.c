@@ -16,7 +16,6 @@
 #include "cuda.h"
 #include "headroom.h"
 #include "import.h"
-#include "quota.h"
 #include "sys.h"
 
 #define TRIES 8 /* to be the only thread that reads a pool's figure */

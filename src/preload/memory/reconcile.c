@@ -16,11 +16,11 @@
 #include <errno.h>
 
 #include "clock.h"
+#include "compare.h"
 #include "import.h"
 #include "lock.h"
 #include "nvml.h"
 #include "pools.h"
-#include "quota.h"
 #include "self.h"
 #include "state.h"
 #include "sys.h"

@@ -13,10 +13,11 @@
 
 #include <errno.h>
 
+#include "compare.h"
+#include "context.h"
 #include "cuda.h"
 #include "log.h"
 #include "nvml.h"
-#include "quota.h"
 #include "state.h"
 
 #define TRIES 8

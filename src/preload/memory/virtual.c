@@ -19,6 +19,7 @@
  */
 #include "virtual.h"
 #include "binding.h"
+#include "blocks.h"
 #include "cuda.h"
 #include "hash.h"
 #include "headroom.h"
