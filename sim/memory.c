@@ -516,15 +516,14 @@ bool memory_find(uint64_t address, struct memory_range *ret_range)
 	return found || address_map_find(address, ret_range);
 }
 
+/* Memory of pools and graphs has no handles of this kind. */
 static CUresult block_share(struct block *block)
 {
-	struct machine_object object = {
-		.gpu = block->context->gpu,
-		.bytes = block->granules * GRANULE_BYTES,
-	};
+	struct machine_object object = {.bytes = block->granules * GRANULE_BYTES};
 
-	if (block->kind != BLOCK_DEVICE)
+	if (block->kind != BLOCK_DEVICE || block->space)
 		return CUDA_ERROR_INVALID_VALUE;
+	object.gpu = block->context->gpu;
 	if (block->shared || !machine_share(&object, &block->shared))
 		return CUDA_SUCCESS;
 	return CUDA_ERROR_OUT_OF_MEMORY;
@@ -539,11 +538,9 @@ CUresult memory_share(uint64_t address, uint64_t *ret_object, uint64_t *ret_offs
 	if (find_locked(address, &range)) {
 		struct block *block = map_at(address, false)->block;
 
-		if (block) { /* memory of a pool is in no block */
-			result = block_share(block);
-			*ret_object = block->shared;
-			*ret_offset = range.address - block->address;
-		}
+		result = block_share(block);
+		*ret_object = block->shared;
+		*ret_offset = range.address - block->address;
 	}
 	pthread_mutex_unlock(&lock);
 	return result;

@@ -171,9 +171,16 @@ static void test_orphan(void)
 
 static void range_send(void)
 {
+	CUipcMemHandle handle;
 	CUdeviceptr p;
 	int fd = -1;
 
+	CHECK_OK(cuMemAllocAsync(&p, 10 * MIB, NULL));
+	CHECK_EQUAL(cuMemGetHandleForAddressRange(&fd, p, 4 * MIB, DMA_BUF, 0),
+		    CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuIpcGetMemHandle(&handle, p), CUDA_ERROR_INVALID_VALUE);
+	CHECK_OK(cuMemFreeAsync(p, NULL));
+	CHECK_OK(cuStreamSynchronize(NULL));
 	CHECK_OK(cuMemAlloc_v2(&p, 10 * MIB));
 	CHECK_EQUAL(cuMemGetHandleForAddressRange(&fd, p, 11 * MIB, DMA_BUF, 0),
 		    CUDA_ERROR_INVALID_VALUE);
