@@ -216,7 +216,7 @@ bool quota_free_begin(uint64_t address, struct quota_release *ret_release)
 		account_end();
 		return false;
 	}
-	release.exports = exports_leave(address);
+	release.exports = exports_leave(address, true);
 	begin_free(&release);
 	*ret_release = release;
 	return true;

@@ -9,8 +9,8 @@
  * Two more tables have the marks of allocations that have left the accounts while the driver has
  * their memory, by address. `leaving` has the number of those that blocks_left ends. `lingering`
  * has those that end with their context, or when the driver gives the address to another
- * allocation. Where there is no memory for a mark, every unknown address counts as one of an
- * allocation that is leaving.
+ * allocation. In `leaving`, such a mark does not count any more. Where there is no memory for a
+ * mark, every unknown address counts as one of an allocation that is leaving.
  */
 #include "blocks.h"
 
@@ -98,12 +98,23 @@ static int64_t enter_span(const struct block *block)
 	return first + (int64_t)inner_bytes(block) + last;
 }
 
-static void end_lingering_locked(uint64_t address)
+/* The driver has given the address to another allocation. */
+static void end_marks_locked(uint64_t address)
 {
 	struct entry *mark = lingering.count ? table_find(&lingering, address) : NULL;
 
 	if (mark)
 		table_remove(&lingering, mark);
+	mark = leaving.count ? table_find(&leaving, address) : NULL;
+	if (mark)
+		mark->reused = true;
+}
+
+static bool is_reused_locked(uint64_t address)
+{
+	const struct entry *mark = table_find(&leaving, address);
+
+	return mark && mark->reused;
 }
 
 int blocks_enter(const struct block *block, uint64_t *ret_bytes)
@@ -111,7 +122,7 @@ int blocks_enter(const struct block *block, uint64_t *ret_bytes)
 	int64_t taken;
 
 	lock_acquire(&lock);
-	end_lingering_locked(block->address);
+	end_marks_locked(block->address);
 	if (first_granule(block) == last_granule(block))
 		taken = enter_granule(block, first_granule(block));
 	else
@@ -170,6 +181,7 @@ static void mark_locked(struct table *table, const struct block *block)
 	if (mark) {
 		mark->context = block->context;
 		mark->count++;
+		mark->reused = false;
 	} else {
 		unmarked++;
 	}
@@ -201,7 +213,7 @@ bool blocks_leave(uint64_t address, struct block *ret_block, uint64_t *ret_bytes
 void blocks_left(const struct block *block, bool lingers)
 {
 	lock_acquire(&lock);
-	if (lingers)
+	if (lingers && !is_reused_locked(block->address))
 		mark_locked(&lingering, block);
 	unmark_locked(&leaving, block);
 	lock_release(&lock);
@@ -227,7 +239,8 @@ static enum block_state find_locked(uint64_t address, struct block *ret_block, u
 		return BLOCK_KNOWN;
 	}
 	/* Of the allocations in a granule only the number is known. */
-	if (table_find(&leaving, address) || table_find(&lingering, address))
+	entry = table_find(&leaving, address);
+	if ((entry && !entry->reused) || table_find(&lingering, address))
 		return BLOCK_LEAVING;
 	entry = table_find(&granules, address >> GRANULE_SHIFT);
 	if (entry) {

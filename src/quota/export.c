@@ -19,7 +19,7 @@
 struct export
 {
 	uint64_t memory;               /* as export.h says; 0: only descriptors are left */
-	uint64_t context;              /* the memory ends with it; or 0 */
+	uint64_t context;              /* of a block, which ends with it; or 0 */
 	struct region_descriptors key; /* file is 0 for an export by handle */
 	uint64_t bytes;                /* charged as hidden, as only descriptors keep them */
 	int device;
@@ -307,35 +307,24 @@ void quota_export_cancel(uint32_t serial)
 
 /* -- the end of exported memory -- */
 
-static void rename_locked(uint64_t from, uint64_t to)
+static bool is_of_block(const struct export *export)
 {
-	for (unsigned i = 0; i < count; i++)
-		if (exports[i].memory == from)
-			exports[i].memory = to;
+	return export->context != 0;
 }
 
-static bool has_exports_locked(uint64_t memory)
-{
-	for (unsigned i = 0; i < count; i++)
-		if (exports[i].memory == memory)
-			return true;
-	return false;
-}
-
-/* The two highest bits are set: no address, and no number of physical memory. */
-#define FREED_BITS ((uint64_t)3 << 62)
-
-uint64_t exports_leave(uint64_t address)
+uint64_t exports_leave(uint64_t address, bool of_block)
 {
 	uint64_t number = 0;
 
 	if (is_empty())
 		return 0;
 	lock_acquire(&lock);
-	if (has_exports_locked(address)) {
-		number = FREED_BITS | ++numbers;
-		rename_locked(address, number);
-	}
+	for (unsigned i = 0; i < count; i++)
+		if (exports[i].memory == address && is_of_block(&exports[i]) == of_block) {
+			number = EXPORT_FREED_BITS | (numbers + 1);
+			exports[i].memory = number;
+		}
+	numbers += number != 0;
 	lock_release(&lock);
 	return number;
 }
@@ -345,7 +334,9 @@ void exports_return(uint64_t number, uint64_t address)
 	if (!number)
 		return;
 	lock_acquire(&lock);
-	rename_locked(number, address);
+	for (unsigned i = 0; i < count; i++)
+		if (exports[i].memory == number)
+			exports[i].memory = address;
 	lock_release(&lock);
 }
 
@@ -395,7 +386,7 @@ bool exports_find_of(uint64_t context, uint64_t *ret_address)
 	lock_acquire(&lock);
 	for (unsigned i = 0; i < count && !found; i++)
 		if (exports[i].context == context && exports[i].memory &&
-		    (exports[i].memory & FREED_BITS) != FREED_BITS) {
+		    (exports[i].memory & EXPORT_FREED_BITS) != EXPORT_FREED_BITS) {
 			found = true;
 			*ret_address = exports[i].memory;
 		}

@@ -60,9 +60,19 @@ static inline uint64_t export_key(const void *handle, size_t len)
 	return hash_bytes(handle, len) | 1;
 }
 
-/* The block or pointer at the address is about to be freed. Returns the number that its exports
- * have from now on, or 0: it has none. */
-uint64_t exports_leave(uint64_t address);
+/* Names of memory that is being freed have these bits set. Physical memory has the highest one
+ * alone (quota_holding_number). */
+#define EXPORT_FREED_BITS ((uint64_t)3 << 62)
+
+/* Whether a value that an application frees may be an address, and none of the names above. */
+static inline bool export_is_address(uint64_t value)
+{
+	return value && value < (uint64_t)1 << 62;
+}
+
+/* The block (of_block), or the pointer of a pool, at the address is about to be freed. Returns the
+ * number that its exports have from now on, or 0: it has none. */
+uint64_t exports_leave(uint64_t address, bool of_block);
 /* The driver has refused to free it. */
 void exports_return(uint64_t number, uint64_t address);
 

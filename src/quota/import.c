@@ -12,10 +12,19 @@
 
 #define IMPORTS_MAX 4096
 
+struct import {
+	uint64_t memory;  /* as import.h says, or a number while it is being closed */
+	uint64_t context; /* the import ends with it; or 0 */
+	uint64_t key;     /* 0: no process of the slice exports the memory */
+	uint64_t bytes;   /* of the charge that the key names */
+	uint64_t charge;  /* without a key: the number under which holding.c has the charge */
+	bool for_good;    /* it was exported again, so its end cannot be seen */
+};
+
 static struct lock lock = LOCK_INIT;
 static struct import imports[IMPORTS_MAX]; /* under `lock` */
 static unsigned count;                     /* written under `lock`, read without */
-static uint64_t charges;                   /* the number of the last one; atomic */
+static uint64_t numbers; /* of charges, and of imports that are being closed; atomic */
 
 void imports_forked(void)
 {
@@ -110,9 +119,9 @@ static bool is_shared(uint64_t charge)
 
 /* -- charges -- */
 
-static uint64_t new_charge(void)
+static uint64_t new_number(void)
 {
-	return __atomic_add_fetch(&charges, 1, __ATOMIC_RELAXED);
+	return __atomic_add_fetch(&numbers, 1, __ATOMIC_RELAXED);
 }
 
 static void end_charge(uint64_t charge)
@@ -206,7 +215,7 @@ int quota_import_again(uint64_t memory, uint64_t context)
 int quota_import_charge(const struct holding_reservation *reservation, uint64_t memory,
 			uint64_t context)
 {
-	const struct import import = {.memory = memory, .context = context, .charge = new_charge()};
+	const struct import import = {.memory = memory, .context = context, .charge = new_number()};
 
 	if (quota_holding_add(reservation, import.charge) != 0) {
 		quota_holding_cancel(reservation);
@@ -220,7 +229,7 @@ int quota_import_charge(const struct holding_reservation *reservation, uint64_t 
 
 bool quota_import_later(uint64_t memory)
 {
-	const struct import import = {.memory = memory, .charge = new_charge()};
+	const struct import import = {.memory = memory, .charge = new_number()};
 
 	return add(&import);
 }
@@ -238,7 +247,7 @@ bool quota_import_is_due(uint64_t memory, uint64_t size_bytes)
 	if (import && import->key && size_bytes > import->bytes) {
 		wrong_key = import->key;
 		import->key = 0;
-		import->charge = new_charge();
+		import->charge = new_number();
 	}
 	if (import && !import->key)
 		charge = import->charge;
@@ -291,27 +300,45 @@ void quota_import_ended(uint64_t memory)
 		end(&import);
 }
 
-/* The import leaves the table before the driver's call: after it, another thread may have imported
- * other memory at the same address. */
-void quota_pointer_free_begin(uint64_t address, struct quota_pointer *ret_pointer)
+/* Gives an import of the memory another name. */
+static bool rename_import(uint64_t from, uint64_t to)
 {
-	account_begin();
-	*ret_pointer =
-		(struct quota_pointer){.address = address, .exports = exports_leave(address)};
-	ret_pointer->is_import = take(address, &ret_pointer->import);
+	struct import *import;
+
+	if (is_empty())
+		return false;
+	lock_acquire(&lock);
+	import = find_locked(from);
+	if (import)
+		import->memory = to;
+	lock_release(&lock);
+	return import != NULL;
 }
 
-/* If the table is full, an import whose end was refused stays charged for good. */
+/* The import has a number from before the driver's call on: after it, another thread may have
+ * imported other memory at the same address. It stays in the table, as its context may end. */
+void quota_pointer_free_begin(uint64_t address, struct quota_pointer *ret_pointer)
+{
+	const uint64_t number = EXPORT_FREED_BITS | new_number();
+
+	account_begin();
+	*ret_pointer = (struct quota_pointer){.address = address};
+	if (!export_is_address(address))
+		return;
+	ret_pointer->exports = exports_leave(address, false);
+	if (rename_import(address, number))
+		ret_pointer->import = number;
+}
+
 void quota_pointer_free_end(const struct quota_pointer *pointer, bool is_freed)
 {
-	if (is_freed)
+	if (is_freed) {
 		exports_end(pointer->exports, 0, 0);
-	else
+		quota_import_ended(pointer->import);
+	} else {
 		exports_return(pointer->exports, pointer->address);
-	if (pointer->is_import && is_freed)
-		end(&pointer->import);
-	else if (pointer->is_import)
-		add(&pointer->import);
+		rename_import(pointer->import, pointer->address);
+	}
 	account_end();
 }
 

@@ -17,16 +17,6 @@
 
 #include "holding.h"
 
-/* A row of the table of imports. */
-struct import {
-	uint64_t memory;
-	uint64_t context; /* the import ends with it; or 0 */
-	uint64_t key;     /* 0: no process of the slice exports the memory */
-	uint64_t bytes;   /* of the charge that the key names */
-	uint64_t charge;  /* without a key: the number under which holding.c has the charge */
-	bool for_good;    /* it was exported again, so its end cannot be seen */
-};
-
 /*
  * The import of memory that its exporter may free while the driver imports it. begin: before the
  * driver's call; the charge moves to this process if the exporter frees the memory. Then either
@@ -80,8 +70,7 @@ void quota_import_ended(uint64_t memory);
 struct quota_pointer {
 	uint64_t address;
 	uint64_t exports; /* exports_leave's number */
-	bool is_import;
-	struct import import; /* if is_import */
+	uint64_t import;  /* the number that an import has meanwhile; 0: none */
 };
 void quota_pointer_free_begin(uint64_t address, struct quota_pointer *ret_pointer);
 void quota_pointer_free_end(const struct quota_pointer *pointer, bool is_freed);

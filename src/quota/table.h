@@ -26,6 +26,7 @@ struct entry {
 	uint16_t device; /* CUDA ordinal */
 	bool managed : 1;
 	bool shared : 1;   /* holding.c: takes a part of a granule */
+	bool reused : 1;   /* blocks.c: another allocation has the address of the mark */
 	bool exported : 1; /* holding.c: other processes may refer to it */
 	union {
 		uint32_t references;    /* holding.c */

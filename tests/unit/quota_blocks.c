@@ -381,6 +381,24 @@ UNIT_TEST(test_lingers_until_entered)
 	assert_int_equal(state_of(BASE), BLOCK_KNOWN);
 }
 
+/* The driver gives the address to another block before the first free has returned. */
+UNIT_TEST(test_reused_meanwhile)
+{
+	struct block first, second;
+
+	enter(BASE + KIB, KIB);
+	enter(BASE, KIB);
+	first = begin_to_leave(BASE);
+	enter(BASE, KIB);
+	assert_int_equal(state_of(BASE), BLOCK_KNOWN);
+	second = begin_to_leave(BASE);
+	assert_int_equal(state_of(BASE), BLOCK_LEAVING);
+	blocks_left(&second, false);
+	enter(BASE, KIB);
+	blocks_left(&first, true); /* it is gone: nothing lingers */
+	assert_int_equal(state_of(BASE), BLOCK_KNOWN);
+}
+
 static long fail_maps(long number)
 {
 	return number == SYS_mmap ? -ENOMEM : 0;

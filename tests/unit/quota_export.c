@@ -3,6 +3,7 @@
 #include "allocation.h"
 #include "context.h"
 #include "export.h"
+#include "import.h"
 #include "quota_held_lock.h"
 
 #define LIMIT GIB
@@ -189,4 +190,52 @@ UNIT_TEST(test_context_ends)
 	assert_int_equal(data(), 0);
 	assert_int_equal(region_used(&holder, 0), 8 * MIB);
 	region_close(&holder);
+}
+
+/* -- what an application frees may be no block ------------------------------------------------- */
+
+/* Records of memory that only descriptors keep have no name. */
+UNIT_TEST(test_free_of_nothing)
+{
+	struct quota_pointer pointer;
+	uint32_t serial;
+
+	attach_anew(LIMIT);
+	allocate(BASE, 8 * MIB);
+	serial = begin_export(BASE);
+	release(BASE);
+	quota_pointer_free_begin(0, &pointer);
+	quota_pointer_free_end(&pointer, true);
+	assert_int_equal(own_usage(0).offset, 8 * MIB);
+	quota_export_cancel(serial);
+	assert_int_equal(own_usage(0).total, 0);
+}
+
+/* A call that the driver refuses, such as cuIpcCloseMemHandle of a block, takes no exports. */
+UNIT_TEST(test_close_of_block)
+{
+	struct quota_pointer pointer;
+	uint32_t serial;
+
+	attach_anew(LIMIT);
+	allocate(BASE, 8 * MIB);
+	serial = begin_export(BASE);
+	quota_pointer_free_begin(BASE, &pointer);
+	release(BASE);
+	quota_pointer_free_end(&pointer, false);
+	assert_int_equal(own_usage(0).offset, 8 * MIB);
+	quota_export_cancel(serial);
+	assert_int_equal(own_usage(0).total, 0);
+}
+
+UNIT_TEST(test_free_of_number)
+{
+	const uint64_t memory = quota_holding_number(77);
+	struct quota_pointer pointer;
+
+	attach_anew(LIMIT);
+	quota_export_handle(memory, handle, sizeof(handle), 0, 8 * MIB, 0);
+	quota_pointer_free_begin(memory, &pointer);
+	assert_int_equal(pointer.exports, 0);
+	quota_pointer_free_end(&pointer, false);
 }

@@ -85,17 +85,6 @@ static CUresult elsewhere(struct pending_alloc *pending, CUresult result, uint64
 	return oversubscribe_take(pending->block.device, size_bytes, address);
 }
 
-/* Another thread may have ended the context, and the block with it, before the block was recorded.
- */
-static void drop_if_ended(const struct pending_alloc *pending)
-{
-	struct quota_release release;
-
-	if (quota_context_has_ended(pending->block.context, pending->ends) &&
-	    quota_free_begin(pending->block.address, &release))
-		quota_free_commit(&release);
-}
-
 /* The driver has answered; size_bytes is the size of the block. */
 static CUresult finish(struct pending_alloc *pending, CUresult result, CUdeviceptr address,
 		       uint64_t size_bytes)
@@ -110,7 +99,7 @@ static CUresult finish(struct pending_alloc *pending, CUresult result, CUdevicep
 	pending->block.address = address;
 	pending->block.size_bytes = size_bytes;
 	if (quota_settle(&pending->reservation, &pending->block) == 0) {
-		drop_if_ended(pending);
+		freeing_drop_if_ended(&pending->block, pending->ends);
 		headroom_note_taken(pending->block.device, size_bytes);
 		return CUDA_SUCCESS;
 	}
@@ -305,7 +294,7 @@ static CUresult finish_free(const struct freeing *freeing, CUresult result)
 	if (!freeing->is_block)
 		return finish_pointer(&freeing->pointer, result);
 	if (result != CUDA_SUCCESS) {
-		quota_free_undo(release);
+		freeing_undo(freeing);
 		return result;
 	}
 	quota_free_commit(release);

@@ -195,16 +195,18 @@ static void note_synchronised(CUstream stream)
 
 /* A block of managed memory may be one that cuMemAllocAsync has returned in place of a pool's
  * memory. The driver refuses to free managed memory in stream order (seen with driver 580). */
-static CUresult free_block(const struct quota_release *release, CUdeviceptr address,
-			   CUresult result, CUstream stream)
+static CUresult free_block(const struct freeing *freeing, CUdeviceptr address, CUresult result,
+			   CUstream stream)
 {
+	const struct quota_release *release = &freeing->release;
+
 	if (result == CUDA_ERROR_NOT_SUPPORTED && release->block.managed &&
 	    oversubscribe_allowed() && deferred_free(address, stream, release))
 		return CUDA_SUCCESS;
 	if (result == CUDA_SUCCESS)
 		await(named(stream), release);
 	else
-		quota_free_undo(release);
+		freeing_undo(freeing);
 	return result;
 }
 
@@ -220,7 +222,7 @@ static CUresult free_pointer(const struct quota_pointer *pointer, CUresult resul
 static CUresult finish_free(const struct freeing *freeing, CUdeviceptr address, CUresult result,
 			    CUstream stream)
 {
-	return freeing->is_block ? free_block(&freeing->release, address, result, stream)
+	return freeing->is_block ? free_block(freeing, address, result, stream)
 				 : free_pointer(&freeing->pointer, result, stream);
 }
 
