@@ -40,6 +40,7 @@ gpu-check: all
 	@tests/gpu/exit.sh $(BUILD)
 	@tests/gpu/cores.sh $(BUILD)
 	@tests/gpu/two.sh $(BUILD) || [ $$? = 77 ]
+	@tests/gpu/selftest.sh $(BUILD)
 
 check-kubernetes:
 	@cmake -S . -B $(BUILD) >/dev/null

@@ -3,6 +3,7 @@
  */
 #include "selftest.h"
 
+#include <dlfcn.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,6 +48,11 @@ void selftest_begin(const char *gpus)
 	setenv("VGPU_SIM_STATE", path, 1);
 	if (gpus)
 		setenv("VGPU_SIM_GPUS", gpus, 1);
+}
+
+bool selftest_is_simulated(void)
+{
+	return dlsym(RTLD_DEFAULT, "vgpu_sim_peak") != NULL;
 }
 
 CUcontext selftest_context(void)

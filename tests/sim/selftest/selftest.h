@@ -46,6 +46,10 @@
 /* Makes the machine. gpus: VGPU_SIM_GPUS; NULL: the default. */
 void selftest_begin(const char *gpus);
 
+/* False if the process has a real driver: tests/gpu/selftest.sh runs the tests on a GPU as well.
+ * What takes more than a GPU has, or may not be done to one, is then left out. */
+bool selftest_is_simulated(void);
+
 /* Calls cuInit, and makes the primary context of device 0 current. */
 CUcontext selftest_context(void);
 

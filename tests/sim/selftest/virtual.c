@@ -245,7 +245,8 @@ int main(void)
 	test_references();
 	test_mapping();
 	test_contents();
-	test_multicast();
+	if (selftest_is_simulated())
+		test_multicast();
 	test_contexts_end();
 	return 0;
 }
