@@ -56,8 +56,8 @@ static void raise_members(const struct gang *gang, uint32_t to)
 }
 
 /* Of an entry that is the caller's. */
-static void enter(const struct gang *gang, struct gang_member *self, unsigned entry,
-		  uint32_t device)
+static void set_entry(const struct gang *gang, struct gang_member *self, unsigned entry,
+		      uint32_t device)
 {
 	struct vgpu_region_member *member = &gang->table->member[entry];
 
@@ -69,7 +69,7 @@ static void enter(const struct gang *gang, struct gang_member *self, unsigned en
 	RELAXED_STORE(member->slice, gang->slice);
 	RELAXED_STORE(member->device, device);
 	raise_members(gang, entry + 1);
-	RELAXED_STORE(self->closing, 0);
+	RELAXED_STORE(self->closing_since, 0);
 	RELAXED_STORE(self->waits_ns, 0);
 	RELAXED_STORE(self->free_ns, 0);
 	RELAXED_STORE(self->device, device);
@@ -82,7 +82,7 @@ void gang_join_at(const struct gang *gang, struct gang_member *self, unsigned en
 {
 	RELAXED_STORE(gang->table->member[entry].owner, 0); /* a dead one's, maybe */
 	begin_open(gang);
-	enter(gang, self, entry, device);
+	set_entry(gang, self, entry, device);
 	RELAXED_STORE(gang->table->member[entry].owner, owner);
 }
 
@@ -95,7 +95,7 @@ bool gang_join(const struct gang *gang, struct gang_member *self, uint32_t owner
 
 		if (gang_table_is_taken(gang, member) || !RELAXED_CAS(member->owner, nobody, owner))
 			continue;
-		enter(gang, self, i, device);
+		set_entry(gang, self, i, device);
 		return true;
 	}
 	return false;
@@ -201,10 +201,11 @@ static uint64_t soft_ns(uint64_t closing_ns, bool *ret_hard)
 	return phases * GANG_SOFT_NS + (*ret_hard ? GANG_SOFT_NS : closing_ns);
 }
 
-static void begin_closing(struct gang_member *self, uint64_t shut_at_ns, uint32_t progress,
-			  uint64_t now_ns)
+/* The member sees for the first time that the gang closes. */
+static void see_closing(struct gang_member *self, uint64_t closing_since, uint32_t progress,
+			uint64_t now_ns)
 {
-	RELAXED_STORE(self->closing, shut_at_ns);
+	RELAXED_STORE(self->closing_since, closing_since);
 	RELAXED_STORE(self->progress, progress);
 	RELAXED_STORE(self->quiet_ns, now_ns);
 	RELAXED_STORE(self->let_go, 0);
@@ -230,11 +231,11 @@ static uint64_t quiet_for_ns(const struct gang_member *self, uint64_t now_ns)
 /* The same, without the phases in which no member goes on: nothing can make progress in them. */
 static uint64_t soft_quiet_ns(const struct gang_member *self, uint64_t now_ns)
 {
-	uint64_t closing_ns = RELAXED_LOAD(self->closing);
+	uint64_t closing_since = RELAXED_LOAD(self->closing_since);
 	bool hard;
 
-	return since(soft_ns(since(now_ns, closing_ns), &hard),
-		     soft_ns(since(RELAXED_LOAD(self->quiet_ns), closing_ns), &hard));
+	return since(soft_ns(since(now_ns, closing_since), &hard),
+		     soft_ns(since(RELAXED_LOAD(self->quiet_ns), closing_since), &hard));
 }
 
 static int device_of(const struct gang_member *self)
@@ -345,35 +346,36 @@ static void count_all_throttled(const struct gang *gang, uint64_t ns)
 /* In a gang of several slices, the process that opens the gang does not know the others' devices.
  * So each member counts for its own device, when it sees that the gang was opened. Of several
  * members of one slice on a device, the first one counts. */
-static void end_closing(const struct gang *gang, struct gang_member *self, uint64_t closing_ns)
+static void see_opened(const struct gang *gang, struct gang_member *self, uint64_t closing_since)
 {
 	const struct vgpu_region_member *member = self->entry;
 	uint64_t none = 0;
 
-	if (RELAXED_CAS(self->closing, closing_ns, none) && first_on(gang, self->device) == member)
+	if (RELAXED_CAS(self->closing_since, closing_since, none) &&
+	    first_on(gang, self->device) == member)
 		count_throttled(gang, self->device,
-				since(RELAXED_LOAD(gang->words->opened_at), closing_ns));
+				since(RELAXED_LOAD(gang->words->opened_at), closing_since));
 }
 
-static void open_gang(const struct gang *gang, uint64_t shut_at_ns, uint64_t now_ns)
+static void open_gang(const struct gang *gang, uint64_t closing_since, uint64_t now_ns)
 {
-	uint64_t open = 0, shut_for_ns = since(now_ns, shut_at_ns);
+	uint64_t open = 0, throttled_ns = since(now_ns, closing_since);
 
 	RELAXED_STORE(gang->words->opened_at, now_ns);
-	if (RELAXED_CAS(gang->words->shut_at, shut_at_ns, open) && gang->kind != GANG_OF_SLICES)
-		count_all_throttled(gang, shut_for_ns);
+	if (RELAXED_CAS(gang->words->shut_at, closing_since, open) && gang->kind != GANG_OF_SLICES)
+		count_all_throttled(gang, throttled_ns);
 }
 
 void gang_begin_turns(const struct gang *gang, uint64_t now_ns)
 {
-	uint64_t shut_at_ns = RELAXED_LOAD(gang->words->shut_at);
+	uint64_t closing_since = RELAXED_LOAD(gang->words->shut_at);
 
-	if (shut_at_ns)
-		open_gang(gang, shut_at_ns, now_ns);
+	if (closing_since)
+		open_gang(gang, closing_since, now_ns);
 }
 
 /* The debt at which the gang begins to close: the longer it takes to close, the more seldom. */
-static int64_t shut_level_ns(const struct gang *gang)
+static int64_t closing_level_ns(const struct gang *gang)
 {
 	int64_t level_ns = -(int64_t)RELAXED_LOAD(gang->words->closing_ns) * GANG_CLOSING_TIMES;
 
@@ -395,44 +397,43 @@ static void note_cut(const struct gang *gang, uint64_t closing_ns)
 	RELAXED_STORE(gang->words->closing_ns, mean_ns - mean_ns / 4 + closing_ns / 4);
 }
 
-/* The gang is shut, or closing. others: another member has work in flight. */
-static uint64_t ask_shut(const struct gang *gang, struct gang_member *self,
-			 const struct gang_sight *sight, bool others, uint64_t now_ns)
+/* The gang is closing, or shut. others: another member has work in flight. */
+static uint64_t ask_not_open(const struct gang *gang, struct gang_member *self,
+			     const struct gang_sight *sight, bool others, uint64_t now_ns)
 {
-	uint64_t shut_at_ns = RELAXED_LOAD(self->closing), wait_ns;
-	int64_t shut_for_ns = (int64_t)since(now_ns, shut_at_ns);
+	uint64_t closing_since = RELAXED_LOAD(self->closing_since), wait_ns;
+	uint64_t closing_ns = since(now_ns, closing_since);
 
-	if (others && may_catch_up(gang, self, sight, (uint64_t)shut_for_ns)) {
+	if (others && may_catch_up(gang, self, sight, closing_ns)) {
 		RELAXED_STORE(self->quiet_ns, now_ns);
 		trace_write(TRACE_GANG_GOES_ON, device_of(self), sight->level_ns, 1);
 		return 0;
 	}
 	if (sight->in_flight || others) {
-		wait_ns = sight->in_flight
-				  ? ask_busy(gang, self, sight->several, now_ns)
-				  : ask_idle(gang, self, since(now_ns, shut_at_ns), now_ns);
+		wait_ns = sight->in_flight ? ask_busy(gang, self, sight->several, now_ns)
+					   : ask_idle(gang, self, closing_ns, now_ns);
 		if (!wait_ns && !sight->in_flight)
 			trace_write(TRACE_GANG_GOES_ON, device_of(self), sight->level_ns, 1);
 		return wait_ns;
 	}
-	note_cut(gang, (uint64_t)shut_for_ns);
+	note_cut(gang, closing_ns);
 	if (!RELAXED_LOAD(self->is_cut)) {
 		RELAXED_STORE(self->is_cut, true);
 		learn_part(gang, self);
 	}
 	wait_ns = recovery_ns(gang, sight, now_ns);
 	if (wait_ns) {
-		trace_write(TRACE_GANG_CUT, device_of(self), shut_for_ns, (int64_t)wait_ns);
+		trace_write(TRACE_GANG_CUT, device_of(self), (int64_t)closing_ns, (int64_t)wait_ns);
 		return wait_ns;
 	}
-	open_gang(gang, shut_at_ns, now_ns);
-	trace_write(TRACE_GANG_OPENED, device_of(self), shut_for_ns, sight->level_ns);
+	open_gang(gang, closing_since, now_ns);
+	trace_write(TRACE_GANG_OPENED, device_of(self), (int64_t)closing_ns, sight->level_ns);
 	return gang->kind == GANG_OF_DEVICE ? holder_ask(gang, self, false, now_ns) : 0;
 }
 
 uint64_t gang_ahead_most_ns(const struct gang *gang, int64_t level_ns)
 {
-	int64_t left_ns = level_ns - shut_level_ns(gang);
+	int64_t left_ns = level_ns - closing_level_ns(gang);
 
 	if (gang->kind == GANG_OF_DEVICE)
 		return GANG_HOLD_NS;
@@ -444,34 +445,34 @@ uint64_t gang_ahead_most_ns(const struct gang *gang, int64_t level_ns)
 uint64_t gang_ask(const struct gang *gang, struct gang_member *self, const struct gang_sight *sight,
 		  uint64_t now_ns)
 {
-	uint64_t shut_at_ns = RELAXED_LOAD(gang->words->shut_at),
-		 closing_ns = RELAXED_LOAD(self->closing), wait_ns;
+	uint64_t closing_since = RELAXED_LOAD(gang->words->shut_at),
+		 seen_since = RELAXED_LOAD(self->closing_since), wait_ns;
 	uint32_t progress;
 	bool others;
 
-	if (gang->kind == GANG_OF_SLICES && closing_ns && closing_ns != shut_at_ns)
-		end_closing(gang, self, closing_ns);
-	if (!shut_at_ns) {
-		if (sight->level_ns > shut_level_ns(gang))
+	if (gang->kind == GANG_OF_SLICES && seen_since && seen_since != closing_since)
+		see_opened(gang, self, seen_since);
+	if (!closing_since) {
+		if (sight->level_ns > closing_level_ns(gang))
 			return gang->kind == GANG_OF_DEVICE
 				       ? holder_ask(gang, self, sight->in_flight, now_ns)
 				       : 0;
-		if (RELAXED_CAS(gang->words->shut_at, shut_at_ns, now_ns)) {
+		if (RELAXED_CAS(gang->words->shut_at, closing_since, now_ns)) {
 			RELAXED_STORE(gang->words->cut, 0);
 			trace_write(TRACE_GANG_SHUT, device_of(self), sight->level_ns, 0);
 		}
-		shut_at_ns = RELAXED_LOAD(gang->words->shut_at);
-		if (!shut_at_ns)
+		closing_since = RELAXED_LOAD(gang->words->shut_at);
+		if (!closing_since)
 			return 0; /* another member has opened it again */
 	}
 	others = gang_table_any_in_flight(gang, self->entry, now_ns, &progress);
-	if (RELAXED_LOAD(self->closing) != shut_at_ns)
-		begin_closing(self, shut_at_ns, progress, now_ns);
+	if (RELAXED_LOAD(self->closing_since) != closing_since)
+		see_closing(self, closing_since, progress, now_ns);
 	else
 		note_progress(self, progress, now_ns);
 	if (gang->kind != GANG_OF_DEVICE)
 		RELAXED_STORE(self->entry->ready, sight->ready_ns ? now_ns + sight->ready_ns : 0);
-	wait_ns = ask_shut(gang, self, sight, others, now_ns);
+	wait_ns = ask_not_open(gang, self, sight, others, now_ns);
 	if (gang->kind == GANG_OF_DEVICE)
 		holder_note_wait(self, wait_ns && !sight->in_flight, now_ns);
 	return wait_ns;

@@ -70,14 +70,15 @@ struct gang_member {
 	struct vgpu_region_member *entry; /* NULL: the process never was a member */
 	bool is_joined;                   /* it is a member; atomic */
 	uint32_t device;                  /* the member's: one of gang->devices */
-	uint64_t closing;                 /* shut_at of the closing that the next fields describe */
-	uint64_t quiet_ns;                /* since when the other members have made no progress */
-	uint32_t progress;                /* the sum of their `progress` at quiet_ns */
-	uint32_t let_go; /* launches that were admitted because nothing made progress */
-	uint32_t part;   /* of the collectives of the member with the most, in GANG_PART_ONE; 0: not
-			    known */
-	bool was_busy;   /* the member had work in flight when it asked last */
-	bool is_cut;     /* the member has seen the cut */
+	uint64_t closing_since; /* when the closing began that the next fields describe, as the
+				 * member saw it in the gang's shut_at; 0: none */
+	uint64_t quiet_ns;      /* since when the other members have made no progress */
+	uint32_t progress;      /* the sum of their `progress` at quiet_ns */
+	uint32_t let_go;        /* launches that were admitted because nothing made progress */
+	uint32_t part; /* of the collectives of the member with the most, in GANG_PART_ONE; 0: not
+			  known */
+	bool was_busy; /* the member had work in flight when it asked last */
+	bool is_cut;   /* the member has seen the cut */
 	uint64_t used_ns;       /* the gang's, when the member looked last */
 	int64_t paid_ns;        /* the sum of all charges of its device's bucket at that look */
 	uint64_t paid_until_ns; /* until when the device had paid at that look */
