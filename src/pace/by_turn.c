@@ -319,7 +319,7 @@ static struct turn_answer ask(struct meter *meter, struct by_turn *by, struct tu
 	return ahead_ns ? wait_for(ahead_ns, answer.bell) : answer;
 }
 
-static void begin_launch(struct by_turn *by, const struct pace_work *work, uint64_t now_ns)
+static void note_begin(struct by_turn *by, const struct pace_work *work, uint64_t now_ns)
 {
 	if (!RELAXED_LOAD(by->in_flight.is_busy)) {
 		RELAXED_STORE(by->shown_ns, now_ns);
@@ -329,8 +329,8 @@ static void begin_launch(struct by_turn *by, const struct pace_work *work, uint6
 	in_flight_begin(&by->in_flight, work, now_ns);
 }
 
-int by_turn_enter(struct meter *meter, const struct pace_work *work, uint64_t now_ns,
-		  bool *ret_goes)
+int by_turn_begin_launch(struct meter *meter, const struct pace_work *work, uint64_t now_ns,
+			 bool *ret_goes)
 {
 	struct by_turn *by = &devices[work->device];
 	struct turn_answer answer;
@@ -348,7 +348,7 @@ int by_turn_enter(struct meter *meter, const struct pace_work *work, uint64_t no
 			begin_shared(meter, by, turn, work, now_ns);
 		answer = ask(meter, by, turn, work, held, now_ns, &for_peer);
 		if (answer.kind == TURN_MINE) {
-			begin_launch(by, work, now_ns);
+			note_begin(by, work, now_ns);
 			*ret_goes = true;
 		}
 		if (answer.kind != TURN_WAIT)
@@ -383,8 +383,8 @@ int by_turn_enter(struct meter *meter, const struct pace_work *work, uint64_t no
 	return 0;
 }
 
-void by_turn_leave(struct meter *meter, const struct pace_work *work, bool submitted,
-		   uint64_t now_ns)
+void by_turn_end_launch(struct meter *meter, const struct pace_work *work, bool submitted,
+			uint64_t now_ns)
 {
 	struct by_turn *by = &devices[work->device];
 	struct turn *turn = turns_of(meter, work->device);

@@ -17,14 +17,14 @@ void by_turn_forked(void); /* in a forked child */
 bool by_turn_use(struct meter *meter, int device);
 
 /* Waits until such a launch is admitted. Returns 0, or pace_wait_monitor()'s error for a lost
- * region. *ret_goes: the slice's turn admits the launch, and by_turn_leave() has to follow; else
- * the caller paces the launch. now_ns: clock_steady_ns(), here as below. */
-int by_turn_enter(struct meter *meter, const struct pace_work *work, uint64_t now_ns,
-		  bool *ret_goes);
+ * region. *ret_goes: the slice's turn admits the launch, and by_turn_end_launch() has to follow;
+ * else the caller paces the launch. now_ns: clock_steady_ns(), here as below. */
+int by_turn_begin_launch(struct meter *meter, const struct pace_work *work, uint64_t now_ns,
+			 bool *ret_goes);
 
 /* After a launch that went by a turn, whether or not the driver accepted it. */
-void by_turn_leave(struct meter *meter, const struct pace_work *work, bool submitted,
-		   uint64_t now_ns);
+void by_turn_end_launch(struct meter *meter, const struct pace_work *work, bool submitted,
+			uint64_t now_ns);
 
 /* From now on a gang paces the device's launches, or nothing does. */
 void by_turn_stop(struct meter *meter, int device);

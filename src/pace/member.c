@@ -325,7 +325,7 @@ static int wait_for_gang(struct meter *meter, struct member *member, const struc
 	return -EAGAIN;
 }
 
-int member_enter(struct meter *meter, const struct pace_work *work, uint64_t now_ns)
+int member_begin_launch(struct meter *meter, const struct pace_work *work, uint64_t now_ns)
 {
 	struct member *member = &members[work->device];
 	uint64_t from_ns = now_ns;
@@ -352,7 +352,7 @@ int member_enter(struct meter *meter, const struct pace_work *work, uint64_t now
 	return 0;
 }
 
-void member_leave(const struct pace_work *work, bool submitted, uint64_t now_ns)
+void member_end_launch(const struct pace_work *work, bool submitted, uint64_t now_ns)
 {
 	struct member *member = &members[work->device];
 	const struct gang *in = gang_of(member);

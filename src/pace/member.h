@@ -51,10 +51,10 @@ void member_end_turns(const struct meter *meter, int device, uint64_t now_ns);
  * launch is admitted, -EAGAIN if the gang does not pace the launch any more and something else
  * must, or pace_wait_monitor()'s error for a lost region. now_ns: clock_steady_ns(), here as below.
  */
-int member_enter(struct meter *meter, const struct pace_work *work, uint64_t now_ns);
+int member_begin_launch(struct meter *meter, const struct pace_work *work, uint64_t now_ns);
 
 /* After a launch, whether or not the driver accepted it. */
-void member_leave(const struct pace_work *work, bool submitted, uint64_t now_ns);
+void member_end_launch(const struct pace_work *work, bool submitted, uint64_t now_ns);
 
 /* _will_wait: before the thread waits for work. _will_look: after the thread has found work
  * unfinished. _waited: after a wait. */

@@ -97,7 +97,7 @@ static const struct gang *gang(void)
 
 const struct gang *membership_gang(int device)
 {
-	/* pairs with enter's release */
+	/* pairs with try_join's release */
 	return __atomic_load_n(&members[device].gang, __ATOMIC_ACQUIRE);
 }
 
@@ -145,7 +145,7 @@ bool membership_wants_gang(int device)
 	       (now == PACE_GANG_FOUND && RELAXED_LOAD(wanted) >> device & 1);
 }
 
-/* -- entering and leaving ---------------------------------------------------------------------- */
+/* -- joining and leaving ----------------------------------------------------------------------- */
 
 /* Leaves the gang. The gang is paid for the member's work in flight, until now or until it ended.
  */
@@ -183,7 +183,7 @@ static void choose_gang(void)
 		change_gang(to);
 }
 
-static bool enter(struct membership *member, const struct gang *in, uint32_t index)
+static bool try_join(struct membership *member, const struct gang *in, uint32_t index)
 {
 	__atomic_store_n(&member->gang, in, __ATOMIC_RELEASE);
 	if (in->kind == GANG_OF_SLICES)
@@ -210,11 +210,11 @@ static void say_full(void)
 static void join(struct membership *member, const struct gang *in, const struct meter *meter)
 {
 	uint32_t index = (uint32_t)meter->quota.index;
-	bool done = enter(member, in, index);
+	bool done = try_join(member, in, index);
 
 	if (!done && in->kind == GANG_OF_SLICES) {
 		change_gang(&own);
-		done = enter(member, &own, index);
+		done = try_join(member, &own, index);
 	}
 	RELAXED_STORE(living_at_ns, 0);
 	if (!done) {

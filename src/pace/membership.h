@@ -42,7 +42,7 @@ bool membership_exists(void);
  * found. */
 bool membership_wants_gang(int device);
 
-/* Before each launch: the device enters or leaves the gang that the policy names. */
+/* Before each launch: the device joins or leaves the gang that the policy names. */
 void membership_keep(const struct meter *meter, int device);
 
 /* The living members of the slice's gang, or of that of several slices, as of at most 10 ms ago. */
@@ -52,7 +52,7 @@ unsigned membership_living(uint64_t now_ns);
  * so as well in the last MEET_NS. The region must be attached. */
 bool membership_meets(const struct meter *meter, int device, uint64_t now_ns);
 
-/* The device, which is in no gang, enters its device's group or leaves it. Returns whether it is a
+/* The device, which is in no gang, joins its device's group or leaves it. Returns whether it is a
  * member of the group then: it stays none where the table of members is full. */
 bool membership_share(const struct meter *meter, int device, bool shares);
 

@@ -308,7 +308,7 @@ static int enter_gang(struct pace_pass *pass, struct meter *meter, const struct 
 	cores_note_limit(meter, false);
 	sync_go_by_gang();
 	utilisation_begin(meter, now_ns);
-	return member_enter(meter, work, now_ns);
+	return member_begin_launch(meter, work, now_ns);
 }
 
 /* If *ret_goes is false, the caller has to pace the launch in another way. */
@@ -320,7 +320,7 @@ static int enter_turn(struct pace_pass *pass, struct meter *meter, const struct 
 
 	cores_note_limit(meter, false);
 	utilisation_begin(meter, now_ns);
-	error = by_turn_enter(meter, work, now_ns, ret_goes);
+	error = by_turn_begin_launch(meter, work, now_ns, ret_goes);
 	if (*ret_goes) {
 		*pass = (struct pace_pass){.meter = meter, .turn = true};
 		sync_go_by_gang();
@@ -410,9 +410,9 @@ void pace_leave(struct pace_pass *pass, const struct pace_work *work, bool submi
 	if (pass->gang || pass->turn) {
 		now_ns = clock_steady_ns();
 		if (pass->gang)
-			member_leave(work, submitted, now_ns);
+			member_end_launch(work, submitted, now_ns);
 		else
-			by_turn_leave(meter, work, submitted, now_ns);
+			by_turn_end_launch(meter, work, submitted, now_ns);
 		utilisation_show(meter, now_ns);
 		return;
 	}

@@ -38,7 +38,8 @@ struct vgpu_region_turn *turns_account(const struct meter *meter);
 void turns_watch(uint64_t now_ns);
 
 /* Whether a launch that waits for the bucket or for a group has to ask for a turn instead, as
- * another slice has come. False right after by_turn_enter has said that the launch does not go. */
+ * another slice has come. False right after by_turn_begin_launch has said that the launch does not
+ * go. */
 bool turns_are_due(const struct meter *meter, int device, uint64_t now_ns);
 
 /* Notes whether the process's launches to the device take turns, because other slices use it.
