@@ -217,7 +217,7 @@ static void end_shared(struct meter *meter, struct by_turn *by, int device, bool
 		gate_recheck();
 }
 
-bool by_turn_use(struct meter *meter, int device)
+bool by_turn_update(struct meter *meter, int device)
 {
 	struct turn *turn = turns_of(meter, device);
 
@@ -379,7 +379,7 @@ int by_turn_begin_launch(struct meter *meter, const struct pace_work *work, uint
 	if (held && *ret_goes)
 		trace_write(TRACE_TURN_GOES, meter->quota.index, (int64_t)(now_ns - from_ns), 0);
 	if (!*ret_goes)
-		end_shared(meter, by, work->device, by_turn_use(meter, work->device), now_ns);
+		end_shared(meter, by, work->device, by_turn_update(meter, work->device), now_ns);
 	return 0;
 }
 

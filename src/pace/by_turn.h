@@ -4,7 +4,7 @@
  * launches play no part (in_flight.h).
  *
  * A slice that is alone on the device is paced by itself, and so is one that gets no turns, or too
- * few. For these slices, by_turn_use costs a load or two.
+ * few. For these slices, by_turn_update costs a load or two.
  */
 #pragma once
 
@@ -12,9 +12,10 @@
 
 void by_turn_forked(void); /* in a forked child */
 
-/* Whether a launch to the device has to ask for a turn: another slice is there, or was. Begins or
- * ends the state that this needs, if that has changed. */
-bool by_turn_use(struct meter *meter, int device);
+/* Before each launch that no gang paces. Returns whether the launch has to ask for a turn, because
+ * another slice is there, or was. If it has not, this ends the state in which the device takes
+ * turns. */
+bool by_turn_update(struct meter *meter, int device);
 
 /* Waits until such a launch is admitted. Returns 0, or pace_wait_monitor()'s error for a lost
  * region. *ret_goes: the slice's turn admits the launch, and by_turn_end_launch() has to follow;

@@ -149,11 +149,11 @@ void members_forked(void)
 	membership_forked();
 }
 
-bool member_use_gang(struct meter *meter, int device)
+bool member_update_gang(struct meter *meter, int device)
 {
 	if (!membership_is_attached())
 		return false;
-	membership_keep(meter, device);
+	membership_update_gang(meter, device);
 	return membership_is_of_gang(device) && membership_living(clock_coarse_ns()) > 1;
 }
 
@@ -178,14 +178,14 @@ static bool stays(struct meter *meter, int device, uint64_t now_ns)
 	return !is_look_due(member, now_ns) || look(meter, member, NULL, now_ns);
 }
 
-bool member_use_group(struct meter *meter, int device, uint64_t now_ns)
+bool member_update_group(struct meter *meter, int device, uint64_t now_ns)
 {
 	bool shares;
 
 	if (!membership_is_attached() || membership_wants_gang(device))
 		return false;
-	shares = membership_meets(meter, device, now_ns) || stays(meter, device, now_ns);
-	return membership_share(meter, device, shares);
+	shares = membership_show_launch(meter, device, now_ns) || stays(meter, device, now_ns);
+	return membership_update_group(meter, device, shares);
 }
 
 /* Looks at the work in flight of the process's other members of the gang. Whether there are any. */
@@ -298,7 +298,7 @@ static bool goes_by_its_gang(const struct meter *meter, struct member *member, u
 	if (!is_joined(member) || gang_of(member)->kind != GANG_OF_DEVICE)
 		return is_joined(member);
 	return cores_limit(meter) != 0 && !turns_are_due(meter, device_of(member), now_ns) &&
-	       (membership_meets(meter, device_of(member), now_ns) ||
+	       (membership_show_launch(meter, device_of(member), now_ns) ||
 		RELAXED_LOAD(member->in_flight.is_busy));
 }
 
@@ -375,7 +375,7 @@ void member_end_launch(const struct pace_work *work, bool submitted, uint64_t no
 void member_begin_turns(const struct meter *meter, int device, uint64_t now_ns)
 {
 	if (membership_is_of_group(device))
-		membership_share(meter, device, false);
+		membership_update_group(meter, device, false);
 	if (membership_is_attached())
 		gang_begin_turns(membership_group(device), now_ns);
 	RELAXED_STORE(members[device].by_turns, true);
@@ -391,7 +391,7 @@ uint64_t member_ask_turn(const struct meter *meter, int device, bool in_flight, 
 	*ret_waits = false;
 	if (!membership_is_attached() || membership_wants_gang(device))
 		return 0;
-	if (!membership_share(meter, device, membership_meets(meter, device, now_ns)))
+	if (!membership_update_group(meter, device, membership_show_launch(meter, device, now_ns)))
 		return 0;
 	in = gang_of(member);
 	wait_ns = holder_ask(in, self_of(member), in_flight, now_ns);
@@ -433,7 +433,7 @@ void member_end_turns(const struct meter *meter, int device, uint64_t now_ns)
 		holder_note_wait(membership_self(device), false, now_ns);
 	RELAXED_STORE(members[device].by_turns, false);
 	if (!cores_limit(meter) && membership_is_of_group(device))
-		membership_share(meter, device, false);
+		membership_update_group(meter, device, false);
 }
 
 static void mark_all(void (*mark)(struct in_flight *it, uint64_t now_ns))

@@ -16,14 +16,13 @@
 void members_attach(struct region *region);
 void members_forked(void); /* in a forked child */
 
-/* Whether work of the process on the meter's device goes through the gang now. Joins or leaves the
- * gang if that has changed. */
-bool member_use_gang(struct meter *meter, int device);
+/* Before each launch: the device joins or leaves the gang if that is due. Returns whether the gang
+ * paces the launch. */
+bool member_update_gang(struct meter *meter, int device);
 
-/* Whether work of the process on the meter's device goes through the device's group now. Joins or
- * leaves the group if that has changed. Called before each launch that neither a gang nor turns
- * pace. */
-bool member_use_group(struct meter *meter, int device, uint64_t now_ns);
+/* Before each launch that neither a gang nor turns pace: the device joins or leaves its group if
+ * that is due. Returns whether the group paces the launch. */
+bool member_update_group(struct meter *meter, int device, uint64_t now_ns);
 
 /*
  * A device whose launches go by turns. The processes of the slice that share it have it one after
@@ -47,10 +46,10 @@ void member_keep(int device, uint64_t now_ns);
 void member_rest(int device, uint64_t now_ns);
 void member_end_turns(const struct meter *meter, int device, uint64_t now_ns);
 
-/* Before a launch for which member_use_gang() or member_use_group() is true. Returns 0 when the
- * launch is admitted, -EAGAIN if the gang does not pace the launch any more and something else
- * must, or pace_wait_monitor()'s error for a lost region. now_ns: clock_steady_ns(), here as below.
- */
+/* Waits until a launch is admitted for which member_update_gang() or member_update_group() has
+ * returned true. Returns 0 then, -EAGAIN if the gang does not pace the launch any more and
+ * something else must, or pace_wait_monitor()'s error for a lost region. now_ns: clock_steady_ns(),
+ * here as below. */
 int member_begin_launch(struct meter *meter, const struct pace_work *work, uint64_t now_ns);
 
 /* After a launch, whether or not the driver accepted it. */

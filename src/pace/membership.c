@@ -257,14 +257,14 @@ static bool is_full(void)
 	return then_ns && meter_since(clock_steady_ns(), then_ns) < FULL_NS;
 }
 
-void membership_keep(const struct meter *meter, int device)
+void membership_update_gang(const struct meter *meter, int device)
 {
 	if ((membership_wants_gang(device) != membership_is_of_gang(device) && !is_full()) ||
 	    joint_is_due())
 		change(meter, device, membership_is_of_group(device));
 }
 
-bool membership_share(const struct meter *meter, int device, bool shares)
+bool membership_update_group(const struct meter *meter, int device, bool shares)
 {
 	if (shares != membership_is_of_group(device) && !(shares && is_full()))
 		change(meter, device, shares);
@@ -273,7 +273,7 @@ bool membership_share(const struct meter *meter, int device, bool shares)
 
 /* Each process notes itself once in MEET_EACH_NS, and finds out then whether the last note was its
  * own. */
-bool membership_meets(const struct meter *meter, int device, uint64_t now_ns)
+bool membership_show_launch(const struct meter *meter, int device, uint64_t now_ns)
 {
 	struct membership *member = &members[device];
 	struct vgpu_region_group *group = &joined->file->group[meter->quota.index];
@@ -313,7 +313,7 @@ void pace_join_gang(int device)
 		return;
 	__atomic_fetch_or(&wanted, 1u << device, __ATOMIC_RELAXED);
 	if (meter && cores_region())
-		membership_keep(meter, device);
+		membership_update_gang(meter, device);
 }
 
 unsigned membership_living(uint64_t now_ns)

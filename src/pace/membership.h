@@ -42,19 +42,21 @@ bool membership_exists(void);
  * found. */
 bool membership_wants_gang(int device);
 
-/* Before each launch: the device joins or leaves the gang that the policy names. */
-void membership_keep(const struct meter *meter, int device);
+/* Before each launch: makes the device a member of the slice's gang, or of the gang that the policy
+ * names, if membership_wants_gang(), and else of neither. */
+void membership_update_gang(const struct meter *meter, int device);
 
 /* The living members of the slice's gang, or of that of several slices, as of at most 10 ms ago. */
 unsigned membership_living(uint64_t now_ns);
 
-/* Notes that this process launches to the device. Returns whether another process of the slice did
- * so as well in the last MEET_NS. The region must be attached. */
-bool membership_meets(const struct meter *meter, int device, uint64_t now_ns);
+/* Shows the slice's other processes that this process launches to the device. Returns whether two
+ * processes of the slice have launched to it in the last MEET_NS. The region must be attached. */
+bool membership_show_launch(const struct meter *meter, int device, uint64_t now_ns);
 
-/* The device, which is in no gang, joins its device's group or leaves it. Returns whether it is a
- * member of the group then: it stays none where the table of members is full. */
-bool membership_share(const struct meter *meter, int device, bool shares);
+/* Makes the device, which is to be in no gang, a member of its group (shares), or ends that.
+ * Returns whether the device is a member of the group now. It is not if the table of members is
+ * full. */
+bool membership_update_group(const struct meter *meter, int device, bool shares);
 
 /* The group of the device, whether or not the device is a member of it. */
 const struct gang *membership_group(int device);

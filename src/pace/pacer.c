@@ -150,8 +150,8 @@ static void note_released(const struct meter *meter, uint64_t held_at_ns)
  * the group of processes that share the device, or turns, because another slice has come. */
 static bool goes_elsewhere(struct meter *meter, int device, uint64_t now_ns)
 {
-	return member_use_gang(meter, device) || turns_are_due(meter, device, now_ns) ||
-	       member_use_group(meter, device, now_ns);
+	return member_update_gang(meter, device) || turns_are_due(meter, device, now_ns) ||
+	       member_update_group(meter, device, now_ns);
 }
 
 /* Waits until the bucket admits the launch, or the device has no quota any more: 0, -EAGAIN when
@@ -292,7 +292,7 @@ void pace_begin_exit(void)
 /* Whether the gang of several devices paces the launch, which then takes no turns. */
 static bool goes_by_own_gang(struct meter *meter, int device)
 {
-	bool goes = member_use_gang(meter, device);
+	bool goes = member_update_gang(meter, device);
 
 	cores_note_gang(meter, goes);
 	return goes;
@@ -342,14 +342,14 @@ static int enter(struct pace_pass *ret_pass, struct meter *meter, const struct p
 	if (goes_by_own_gang(meter, work->device))
 		return enter_gang(ret_pass, meter, work);
 	pct = cores_limit(meter);
-	if (by_turn_use(meter, work->device)) {
+	if (by_turn_update(meter, work->device)) {
 		error = enter_turn(ret_pass, meter, work, &goes);
 		if (error || goes)
 			return error;
 		pct = cores_limit(meter);
 	}
 	now_ns = clock_steady_ns();
-	if (pct && member_use_group(meter, work->device, now_ns))
+	if (pct && member_update_group(meter, work->device, now_ns))
 		return enter_gang(ret_pass, meter, work);
 	cores_note_limit(meter, pct != 0);
 	if (!pct)
