@@ -106,9 +106,8 @@ static void mark_stream(struct in_flight *it, const struct pace_work *work)
 	note_mark(it, mark, launches);
 }
 
-/* Notes when the device reached the mark. If the time since the last mark, or since the period's
- * begin, was measured, the sum is the answer. It lies between the last look that did not find the
- * mark reached and this look. */
+/* Notes that the device reached a mark at about at_ns. The device did so after the last look that
+ * found the mark not reached, and before this look, so the noted time is between the two. */
 static void note_reached(struct in_flight *it, uint64_t at_ns, uint64_t now_ns)
 {
 	uint64_t least_ns = RELAXED_LOAD(it->pending_ns);
@@ -156,6 +155,7 @@ static bool any_pending(struct in_flight *it, bool over, uint64_t now_ns)
 		}
 		if (mark->event) /* else its context was destroyed */
 			took_ns = learn(it, mark, now_ns);
+		/* reached_ns still is of the mark before, or of the period's begin */
 		note_reached(it, took_ns < NS_PER_S ? it->reached_ns + took_ns : now_ns, now_ns);
 		if (!mark->stream)
 			RELAXED_STORE(it->reached, mark->launches);
@@ -222,10 +222,11 @@ static uint64_t interval_of(const struct in_flight *it)
 	return interval_ns ? interval_ns : MARK_LEAST_NS;
 }
 
-/* Whether the launches since the last mark took the host a mark's distance, or will. */
-static bool is_far(const struct in_flight *it, uint64_t took_ns, uint64_t launches)
+/* Whether the next mark or look is due, past_ns after the last one, with so many launches since. It
+ * is after the interval, or if the launches keep the device busy for MARK_MOST_NS. */
+static bool is_far(const struct in_flight *it, uint64_t past_ns, uint64_t launches)
 {
-	return took_ns >= interval_of(it) || launches * RELAXED_LOAD(it->mean_ns) >= MARK_MOST_NS;
+	return past_ns >= interval_of(it) || launches * RELAXED_LOAD(it->mean_ns) >= MARK_MOST_NS;
 }
 
 /* Whether the period is measured, if it turns out to be short. Pauses between its launches then end
@@ -238,11 +239,11 @@ static bool is_watched(const struct in_flight *it, uint64_t now_ns)
 
 bool in_flight_is_due(const struct in_flight *it, uint64_t now_ns)
 {
-	uint64_t took_ns = meter_since(now_ns, RELAXED_LOAD(it->looked_ns));
+	uint64_t past_ns = meter_since(now_ns, RELAXED_LOAD(it->looked_ns));
 
 	return !RELAXED_LOAD(it->mean_ns) || is_watched(it, now_ns) ||
-	       (RELAXED_LOAD(it->waits_for_part) && took_ns >= MARK_LEAST_NS) ||
-	       is_far(it, took_ns, RELAXED_LOAD(it->launches) - RELAXED_LOAD(it->looked_at));
+	       (RELAXED_LOAD(it->waits_for_part) && past_ns >= MARK_LEAST_NS) ||
+	       is_far(it, past_ns, RELAXED_LOAD(it->launches) - RELAXED_LOAD(it->looked_at));
 }
 
 static bool is_mark_due(const struct in_flight *it, const struct pace_work *work, uint64_t now_ns)
@@ -362,35 +363,39 @@ static uint64_t took_until_mark(struct in_flight *it)
 }
 
 /*
- * A period was seen to have ended tail_ns after its last mark. Returns how much of that time is
- * charged, in ns. The launches after the mark took some of it. If the device seems to have paused
- * for the rest, the next launches are marked, unless those would not be all of a period that is
- * like this one: a pause comes after the last launch.
+ * A period has ended, and tail_ns after its last mark are charged. If the launches after the mark
+ * explain less than tail_ns, the device probably paused for the rest. For each TAIL_MARK_NS of the
+ * pause, one of the next launches gets a mark of its own, so that the next pause is measured. A
+ * pause follows the last launch of a period. So no launch is marked if the marks would not suffice
+ * for all launches of a period like this one.
  */
-static uint64_t charge_tail(struct in_flight *it, uint64_t tail_ns)
+static void plan_tail_marks(struct in_flight *it, uint64_t tail_ns)
 {
 	uint64_t launches = RELAXED_LOAD(it->launches);
 	uint64_t unmarked = launches - RELAXED_LOAD(it->marked);
-	uint64_t pause_ns, marks;
+	uint64_t pause_ns = meter_since(tail_ns, unmarked * RELAXED_LOAD(it->mean_ns));
+	uint64_t marks = pause_ns / TAIL_MARK_NS;
 
-	tail_ns = tail_ns < TAIL_MOST_NS ? tail_ns : TAIL_MOST_NS;
-	pause_ns = meter_since(tail_ns, unmarked * RELAXED_LOAD(it->mean_ns));
-	marks = pause_ns / TAIL_MARK_NS;
 	RELAXED_STORE(it->tail_marks, marks < launches - it->before ? 0 : (uint32_t)marks);
-	return tail_ns;
 }
 
-/* The length of a period that was seen to have ended after lasted_ns, ns. */
+/* The length of a period that was seen to have ended after lasted_ns, ns. The time after its last
+ * mark (the tail) is part of the length, TAIL_MOST_NS of it at most. */
 static uint64_t measure_period(struct in_flight *it, uint64_t lasted_ns)
 {
 	bool is_marked = RELAXED_LOAD(it->marked) == RELAXED_LOAD(it->launches);
-	uint64_t took_ns = took_until_mark(it);
+	uint64_t took_ns = took_until_mark(it), tail_ns;
 
 	if (took_ns == UINT64_MAX)
 		took_ns = is_marked ? meter_since(RELAXED_LOAD(it->reached_ns), it->began_ns) : 0;
 	if (took_ns > lasted_ns)
 		took_ns = lasted_ns;
-	return is_marked ? took_ns : took_ns + charge_tail(it, lasted_ns - took_ns);
+	if (is_marked)
+		return took_ns;
+	tail_ns = lasted_ns - took_ns;
+	tail_ns = tail_ns < TAIL_MOST_NS ? tail_ns : TAIL_MOST_NS;
+	plan_tail_marks(it, tail_ns);
+	return took_ns + tail_ns;
 }
 
 /* Notes which fraction of lasted_ns the period took: later short periods are charged that. */
