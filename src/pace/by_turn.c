@@ -11,8 +11,9 @@
  * in flight was charged by its cost; the charge is refunded, because the slice will pay for the
  * work by its time.
  *
- * shared -> alone. The bucket has been charged the slice's payments for turns all along, so the
- * quota continues with it. Work that is in flight then is charged by its mean time.
+ * shared -> alone. While the device was shared, the bucket was charged what the slice paid for
+ * turns. So the bucket has the right level. Work that is in flight at the change is charged as many
+ * mean times as it has launches.
  *
  * While the process waits for its turn, the waiting thread asks the driver whether its last work is
  * over. The begin of the next turn then moves by the error of the guess.
@@ -95,9 +96,9 @@ static void begin_account(struct meter *meter, struct vgpu_region_turn *account,
 
 /* -- work in flight --------------------------------------------------------------------------- */
 
-/* Learns a launch's mean time from the marks that were reached since the last look. After the begin
- * of a period, the device may still have had another slice's work, so that time is an upper bound.
- */
+/* Learns a launch's mean time from the marks that were reached since the last look. The time from a
+ * period's begin to its first mark is only an upper bound: the device may have had another slice's
+ * work at first. */
 static void learn(struct by_turn *by)
 {
 	const struct in_flight *it = &by->in_flight;
@@ -125,18 +126,18 @@ static uint64_t due_ns(const struct by_turn *by, uint64_t now_ns)
 	const struct in_flight *it = &by->in_flight;
 	uint64_t left = RELAXED_LOAD(it->launches) - RELAXED_LOAD(it->reached),
 		 mean_ns = RELAXED_LOAD(by->mean_ns);
-	uint64_t reached_ns = RELAXED_LOAD(it->reached_ns), due_ns = now_ns;
+	uint64_t reached_ns = RELAXED_LOAD(it->reached_ns), end_ns;
 
 	if (!RELAXED_LOAD(it->is_busy))
 		return now_ns;
 	if (mean_ns)
-		due_ns = reached_ns + left * mean_ns;
+		end_ns = reached_ns + left * mean_ns;
 	else /* guess that each launch takes as long as the first one has taken so far */
-		due_ns = now_ns + left * meter_since(now_ns, reached_ns);
+		end_ns = now_ns + left * meter_since(now_ns, reached_ns);
 	if (RELAXED_LOAD(it->reached) < RELAXED_LOAD(by->taken_up) &&
-	    due_ns < RELAXED_LOAD(by->taken_up_due))
-		due_ns = RELAXED_LOAD(by->taken_up_due);
-	return due_ns > now_ns ? due_ns : now_ns;
+	    end_ns < RELAXED_LOAD(by->taken_up_due))
+		end_ns = RELAXED_LOAD(by->taken_up_due);
+	return end_ns > now_ns ? end_ns : now_ns;
 }
 
 /* Asks the driver whether work is in flight, and gives the turn the answer. */
@@ -256,8 +257,8 @@ static void set_limit(const struct meter *meter, struct turn *turn)
 		turn_set(turn, weight, pct ? pct : PERCENT);
 }
 
-/* Whether no launch has been measured yet. Then the first launch is waited for, unless it is long.
- */
+/* Whether a launch waits for the process's first one in its turns, which shows how long launches
+ * take. It waits for TURN_UNKNOWN_NS at most. */
 static bool is_unknown(const struct by_turn *by, uint64_t now_ns)
 {
 	const struct in_flight *it = &by->in_flight;

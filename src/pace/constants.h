@@ -46,7 +46,8 @@
  * launch. Twice: members whose numbers of collectives cannot be compared spin for longer. */
 #define GANG_CATCH_UP_FOR_NS (20 * NS_PER_MS)
 
-/* As many collectives as the member that has launched the most (struct gang_member). */
+/* The value of `part` (struct gang_member) of a member that launches as many collectives as any
+ * other. */
 #define GANG_PART_ONE 4096
 
 /* ns of closing in which members go on, and of the first phase in which none does. Half: jobs whose
@@ -323,9 +324,10 @@
  * by fences for longer. */
 #define METER_MIXED_NS (500 * NS_PER_MS)
 
-/* The factor of relaxed mode: windows and leases are so many times as long, samples and questions
- * to the driver so many times as rare. Half: measuring takes twice as much of a processor from
- * programs that want less than their quota. Twice: changed costs are seen later. */
+/* The factor of relaxed mode: windows, and the parts of leases, have so many times as many
+ * launches. Samples and questions to the driver are so many times as rare. Half: measuring takes
+ * twice as much of a processor from programs that want less than their quota. Twice: changed costs
+ * are seen later. */
 #define METER_RELAXED 8
 
 /* Relaxed mode ends when waits take so many ns longer than costs explain, as costs may be too low

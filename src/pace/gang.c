@@ -39,9 +39,9 @@ static unsigned least_members(const struct gang *gang)
 	return gang->kind == GANG_OF_DEVICE ? 1 : 2;
 }
 
-/* No member opens a gang that all members left while it was shut. While the gang throttles no
- * launch, the devices do not count as throttled. */
-static void begin_open(const struct gang *gang)
+/* Opens a gang that has too few members to throttle launches. If all members left while it was
+ * shut, no other call opens it. Its devices do not count as throttled. */
+static void open_if_small(const struct gang *gang)
 {
 	if (gang_members(gang) < least_members(gang))
 		RELAXED_STORE(gang->words->shut_at, 0);
@@ -55,7 +55,7 @@ static void raise_members(const struct gang *gang, uint32_t to)
 		;
 }
 
-/* Of an entry that is the caller's. */
+/* Fills in the entry, which is the caller's. */
 static void set_entry(const struct gang *gang, struct gang_member *self, unsigned entry,
 		      uint32_t device)
 {
@@ -81,14 +81,14 @@ void gang_join_at(const struct gang *gang, struct gang_member *self, unsigned en
 		  uint32_t device)
 {
 	RELAXED_STORE(gang->table->member[entry].owner, 0); /* a dead one's, maybe */
-	begin_open(gang);
+	open_if_small(gang);
 	set_entry(gang, self, entry, device);
 	RELAXED_STORE(gang->table->member[entry].owner, owner);
 }
 
 bool gang_join(const struct gang *gang, struct gang_member *self, uint32_t owner, uint32_t device)
 {
-	begin_open(gang);
+	open_if_small(gang);
 	for (unsigned i = 0; i < VGPU_GANG_MEMBERS_MAX; i++) {
 		struct vgpu_region_member *member = &gang->table->member[i];
 		uint32_t nobody = 0;
@@ -183,9 +183,10 @@ bool gang_is_open(const struct gang *gang)
 	return RELAXED_LOAD(gang->words->shut_at) == 0;
 }
 
-/* In how many of the first closing_ns ns of a closing idle members could launch. Each phase in
- * which no member may launch (a hard phase) is twice as long as the one before. *ret_hard: the
- * closing is in one of them. */
+/* A closing alternates between soft phases of GANG_SOFT_NS, in which idle members may launch, and
+ * hard phases, in which they may not. The first hard phase takes GANG_HARD_NS, and each later one
+ * is twice as long as the one before, until one takes more than a second. Returns for how long the
+ * closing, which began closing_ns ago, was in soft phases. *ret_hard: it is in a hard phase now. */
 static uint64_t soft_ns(uint64_t closing_ns, bool *ret_hard)
 {
 	uint64_t hard_ns = GANG_HARD_NS, phases = 0;
@@ -223,12 +224,14 @@ static void note_progress(struct gang_member *self, uint32_t progress, uint64_t 
 	RELAXED_STORE(self->quiet_ns, now_ns);
 }
 
+/* For how long the other members have made no progress. */
 static uint64_t quiet_for_ns(const struct gang_member *self, uint64_t now_ns)
 {
 	return since(now_ns, RELAXED_LOAD(self->quiet_ns));
 }
 
-/* The same, without the phases in which no member goes on: nothing can make progress in them. */
+/* For how long the other members have made no progress, without the hard phases: nothing can make
+ * progress in them. */
 static uint64_t soft_quiet_ns(const struct gang_member *self, uint64_t now_ns)
 {
 	uint64_t closing_since = RELAXED_LOAD(self->closing_since);
@@ -243,8 +246,9 @@ static int device_of(const struct gang_member *self)
 	return (int)self->device;
 }
 
-/* Whether nothing has made progress for patience_ns; then one more launch is admitted. The time
- * doubles for each launch so admitted, up to 2^most_doublings times. */
+/* Whether no other member has made progress for quiet_ns, at least patience_ns. Then one more
+ * launch is admitted. patience_ns doubles for each launch so admitted, most_doublings times at
+ * most. */
 static bool is_impatient(struct gang_member *self, uint64_t quiet_ns, uint64_t patience_ns,
 			 unsigned most_doublings, uint64_t now_ns)
 {
@@ -258,7 +262,7 @@ static bool is_impatient(struct gang_member *self, uint64_t quiet_ns, uint64_t p
 	return true;
 }
 
-/* The member's own device is at work. */
+/* The member has work in flight. */
 static uint64_t ask_busy(const struct gang *gang, struct gang_member *self, bool several,
 			 uint64_t now_ns)
 {
@@ -268,7 +272,7 @@ static uint64_t ask_busy(const struct gang *gang, struct gang_member *self, bool
 	RELAXED_STORE(self->was_busy, true);
 	if (several)
 		impatient = is_impatient(self, quiet_ns, GANG_PATIENCE_SEVERAL_NS, 8, now_ns);
-	else if (gang->kind == GANG_OF_DEVICE) /* it has no such phases */
+	else if (gang->kind == GANG_OF_DEVICE) /* it has no hard phases */
 		impatient = is_impatient(self, quiet_ns, GANG_PATIENCE_NS, 8, now_ns);
 	else
 		impatient = is_impatient(self, soft_quiet_ns(self, now_ns), GANG_PATIENCE_NS, 4,
@@ -276,9 +280,10 @@ static uint64_t ask_busy(const struct gang *gang, struct gang_member *self, bool
 	return impatient ? 0 : GANG_POLL_NS;
 }
 
-/* The member has no work in flight, but another member has. The member waits for GANG_GRACE_NS
- * after the end of its work. If it has asked before that end, the time counts from when it has seen
- * the end. The others see the end as late, because they sleep between two questions. */
+/* The member has no work in flight, but another member has. The member launches when it was idle
+ * for GANG_GRACE_NS, in which no other member has made progress. The time counts from the end of
+ * its work. But if its last question found that work in flight, the time counts from now: the
+ * others also see ends late, because they sleep between two questions. */
 static uint64_t ask_idle(const struct gang *gang, struct gang_member *self, uint64_t closing_ns,
 			 uint64_t now_ns)
 {
@@ -302,8 +307,9 @@ static uint64_t ask_idle(const struct gang *gang, struct gang_member *self, uint
 	return 0;
 }
 
-/* At the cut: how long until the buckets of all members have recovered. The members of a device's
- * group have one bucket, so what this one has seen of it holds for all of them. */
+/* At the cut: how long until the last time has passed that a living member has published as
+ * `ready`. The members of a device's group have one bucket, so they publish nothing: this member's
+ * own time holds for all of them. */
 static uint64_t recovery_ns(const struct gang *gang, const struct gang_sight *sight,
 			    uint64_t now_ns)
 {
@@ -343,9 +349,10 @@ static void count_all_throttled(const struct gang *gang, uint64_t ns)
 	}
 }
 
-/* In a gang of several slices, the process that opens the gang does not know the others' devices.
- * So each member counts for its own device, when it sees that the gang was opened. Of several
- * members of one slice on a device, the first one counts. */
+/* The member sees that the gang of several slices, which began to close at closing_since, was
+ * opened. The process that opened the gang does not know the devices of other slices. So each
+ * member counts for how long its own device was throttled. Of several members of one slice on a
+ * device, only the first one does. */
 static void see_opened(const struct gang *gang, struct gang_member *self, uint64_t closing_since)
 {
 	const struct vgpu_region_member *member = self->entry;
@@ -374,12 +381,13 @@ void gang_begin_turns(const struct gang *gang, uint64_t now_ns)
 		open_gang(gang, closing_since, now_ns);
 }
 
-/* The debt at which the gang begins to close: the longer it takes to close, the more seldom. */
+/* The level at which the gang begins to close. A gang that takes longer to close has a lower level,
+ * so it closes more rarely. */
 static int64_t closing_level_ns(const struct gang *gang)
 {
 	int64_t level_ns = -(int64_t)RELAXED_LOAD(gang->words->closing_ns) * GANG_CLOSING_TIMES;
 
-	if (gang->kind == GANG_OF_DEVICE) /* nothing is lost while it closes */
+	if (gang->kind == GANG_OF_DEVICE) /* its device works while it closes */
 		return GANG_DEVICE_SHUT_NS;
 	return level_ns > GANG_SHUT_NS        ? GANG_SHUT_NS
 	       : level_ns < GANG_SHUT_MOST_NS ? GANG_SHUT_MOST_NS

@@ -1,19 +1,25 @@
 /*
- * Inside pace/: a gang, which is throttled as one.
+ * Inside pace/: a gang, whose members are throttled together. A member is one process's work on one
+ * device.
  *
  * Kernels of a job on several GPUs wait for each other: a collective spins on each GPU until the
  * collective of every rank has begun. If each GPU were throttled by itself, one would spin while
- * its peer is held back. So the members of a gang are open together and shut together. A member is
- * one process's work on one device.
+ * its peer waits. So the members of a gang are open together and shut together. A device's group is
+ * a gang, too (GANG_OF_DEVICE). docs/design/gangs.md has a table of the rules in which it differs.
  *
- *     open      Every launch goes.
- *     closing   A device's bucket has come down to GANG_SHUT_NS, or to as little as
+ *     open      A launch is admitted, unless the member has too much work in flight
+ *               (gang_ahead_most_ns).
+ *     closing   A member has found the debt of its device's bucket at GANG_SHUT_NS, or up to
  *               GANG_SHUT_MOST_NS where closing takes long. A member launches only while another
  *               member has work in flight, which may wait for the launch. Also, its own device must
  *               have nothing of it in flight, or it must have launched fewer collectives than
  *               another member since the gang opened. Every other launch waits.
  *     shut      No member has work in flight: this is the consistent cut, at which no kernel waits
- *               for another. Launches wait until the buckets of all devices have recovered.
+ *               for another. Launches wait. Each member that waits publishes when its device's
+ *               bucket will have no debt. The gang opens when the last of these times has passed.
+ *
+ * Closing and shut are one stored state: `shut_at` is the time since which the gang is not open. At
+ * each question, such a gang is shut if no member has work in flight, and else closing.
  *
  * Each device pays for the time in which it has work of the gang in flight (gang_time.h). So over a
  * long time no device is busy for longer than its quota.
@@ -42,11 +48,11 @@ enum gang_kind {
 			   slice has its own region and its devices' buckets. A process charges the
 			   devices of its own slice alone, and counts for how long they were
 			   throttled */
-	GANG_OF_DEVICE, /* the processes of the slice that use one device, one after the other
-			   (holder.h). The gang assumes that their kernels do not wait for each
-			   other. While it closes, a member without work in flight waits until it
-			   opens, except for one launch after GANG_PATIENCE_IDLE_NS without progress
-			 */
+	GANG_OF_DEVICE, /* a device's group: the processes of the slice that use one device, one
+			   after the other (holder.h). The group assumes that their kernels do not
+			   wait for each other. While it closes, a member without work in flight
+			   waits until it opens, except for one launch after GANG_PATIENCE_IDLE_NS
+			   without progress */
 };
 
 /* A gang, as one process sees it. */
@@ -75,12 +81,12 @@ struct gang_member {
 	uint64_t quiet_ns;      /* since when the other members have made no progress */
 	uint32_t progress;      /* the sum of their `progress` at quiet_ns */
 	uint32_t let_go;        /* launches that were admitted because nothing made progress */
-	uint32_t part; /* of the collectives of the member with the most, in GANG_PART_ONE; 0: not
-			  known */
-	bool was_busy; /* the member had work in flight when it asked last */
-	bool is_cut;   /* the member has seen the cut */
-	uint64_t used_ns;       /* the gang's, when the member looked last */
-	int64_t paid_ns;        /* the sum of all charges of its device's bucket at that look */
+	uint32_t part;    /* its own count of collectives divided by the largest count, the mean of
+			     the last cuts, times GANG_PART_ONE; 0: not known */
+	bool was_busy;    /* the member had work in flight when it asked last */
+	bool is_cut;      /* the member has seen the cut */
+	uint64_t used_ns; /* the gang's, when the member looked last */
+	int64_t paid_ns;  /* the sum of all charges of its device's bucket at that look */
 	uint64_t paid_until_ns; /* until when the device had paid at that look */
 	/* Of a device's group. The caller sets the first before gang_is_busy; the others are
 	 * holder.h's. */
@@ -92,11 +98,11 @@ struct gang_member {
 			     not */
 };
 
-/* Takes a free entry for the owner's work on the device; false if there is none. If the gang had
- * too few living members to throttle launches, this opens it. A device's group throttles from one
- * member on, another gang from two. */
+/* Takes a free entry for the owner's work on the device; false if there is none. If the gang has
+ * too few living members to throttle launches, this opens it first. A device's group throttles
+ * launches from one member on, another gang from two. */
 bool gang_join(const struct gang *gang, struct gang_member *self, uint32_t owner, uint32_t device);
-/* The same with an entry that is the caller's already. */
+/* gang_join with an entry that is the caller's already. */
 void gang_join_at(const struct gang *gang, struct gang_member *self, unsigned entry, uint32_t owner,
 		  uint32_t device);
 void gang_leave(struct gang_member *self);
@@ -114,7 +120,7 @@ uint64_t gang_ahead_most_ns(const struct gang *gang, int64_t level_ns);
 /* The present state of a member that wants to launch. */
 struct gang_sight {
 	int64_t level_ns;  /* of its device's bucket */
-	uint64_t ready_ns; /* how long until that has recovered, if nothing is charged; 0: it has */
+	uint64_t ready_ns; /* in so many ns the bucket has no debt, if nothing is charged; 0: now */
 	bool in_flight;    /* its device has work of it in flight, */
 	uint64_t ahead_ns; /* and about how much */
 	bool several;      /* the process has other members: a thread may serve several devices */
@@ -128,6 +134,6 @@ uint64_t gang_ask(const struct gang *gang, struct gang_member *self, const struc
 /* The slice takes turns on the device of the gang, which throttles no launch meanwhile. */
 void gang_begin_turns(const struct gang *gang, uint64_t now_ns);
 
-/* False while the gang closes and while it is shut. Then each launch is followed by a mark at once.
- */
+/* Whether the gang is neither closing nor shut. While it is not open, each launch is followed by a
+ * mark at once. */
 bool gang_is_open(const struct gang *gang);

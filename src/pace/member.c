@@ -19,7 +19,8 @@
 #define SPIN_NS    (2 * NS_PER_MS) /* of closing, in which a waiting launch asks without a sleep */
 #define SPIN_TIMES 50              /* empty loops between two questions */
 
-/* The process's work on a device, whether or not the device is a member of a gang. */
+/* What the process has in flight on a device. Each device has this state, also while it is no
+ * member of a gang. */
 struct member {
 	struct in_flight in_flight;
 	uint64_t reached;    /* launches that the device had finished at reached_ns; atomic */
@@ -115,8 +116,9 @@ static bool look_with(struct meter *meter, struct member *member, const struct p
 	return busy;
 }
 
-/* While the gang is shut, the end of work has to be known. But the work of a process whose host did
- * something else is over: a mark would make it seem to end only now. */
+/* Whether a look records a mark after the launches that have none. While the gang is not open, it
+ * does, so that the end of the work is measured. It does not if the work is overdue. Such work
+ * ended earlier, and a mark would date its end to now. */
 static bool needs_marks(const struct member *member, uint64_t now_ns)
 {
 	const struct gang *in = gang_of(member);
@@ -159,16 +161,16 @@ bool member_update_gang(struct meter *meter, int device)
 
 /* -- a launch --------------------------------------------------------------------------------- */
 
-/* Whether the device needs a look by a thread that launches to another device. While the gang is
- * open, launches to the device look as well. */
+/* Whether a thread that launches to another device has to look at this one. While the gang is open,
+ * launches to this device look, too, so a look is due only if none was made for a while. */
 static bool is_look_due(const struct member *member, uint64_t now_ns)
 {
 	return RELAXED_LOAD(member->in_flight.is_busy) &&
 	       (!gang_is_open(gang_of(member)) || in_flight_is_due(&member->in_flight, now_ns));
 }
 
-/* Whether the device stays in its group. The group pays for work in flight, so it leaves after
- * that. */
+/* Whether the device stays in its group although no other process launches to it: until its work in
+ * flight has ended, because the group pays for that work. */
 static bool stays(struct meter *meter, int device, uint64_t now_ns)
 {
 	struct member *member = &members[device];
@@ -219,8 +221,8 @@ static uint64_t ahead_wait_ns(struct member *member, const struct gang_sight *si
 	return 0;
 }
 
-/* Whether no launch has been measured yet, and no thread waits for this one. Then the first launch
- * is waited for, unless it is long. */
+/* Whether a launch waits for the first one of the group's member, which shows how long launches
+ * take. It waits for TURN_UNKNOWN_NS at most. */
 static bool is_unknown(const struct member *member, uint64_t now_ns)
 {
 	const struct in_flight *it = &member->in_flight;
@@ -274,7 +276,7 @@ static int nap(const struct gang *in, uint64_t wait_ns, uint64_t now_ns)
 	return pace_wait_monitor();
 }
 
-/* Traces a launch that the gang of a device delays. The slice's gang is traced by its decisions. */
+/* Traces that a device's group throttles a launch. Of other gangs, gang.c traces the decisions. */
 static void trace_held(const struct meter *meter, const struct member *member, uint64_t wait_ns)
 {
 	if (gang_of(member)->kind == GANG_OF_DEVICE)
@@ -289,10 +291,16 @@ static void trace_released(const struct meter *meter, const struct member *membe
 			       bucket_level(meter->bucket));
 }
 
-/* Whether the member's gang throttles the launch. Another thread may have given the self up, and a
- * device without a quota is not throttled by its group. A process that is alone in its group and
- * has nothing in flight is about to leave it. When another slice comes, the slice's processes take
- * turns. A process that stayed in the group would wait for the peers that take turns. */
+/*
+ * Whether the member's gang still paces the launch. It does not if another thread has left the
+ * gang. A device's group does not either
+ *
+ *     - if the device has no quota;
+ *     - if another slice has come: the slice's other processes take turns then, and a process that
+ *       stayed in the group would wait for them;
+ *     - if no other process has launched to the device for MEET_NS, and this one has nothing in
+ *       flight there: it is about to leave the group.
+ */
 static bool goes_by_its_gang(const struct meter *meter, struct member *member, uint64_t now_ns)
 {
 	if (!is_joined(member) || gang_of(member)->kind != GANG_OF_DEVICE)
@@ -371,7 +379,7 @@ void member_end_launch(const struct pace_work *work, bool submitted, uint64_t no
 
 /* -- launches in turns ------------------------------------------------------------------------ */
 
-/* The group is paid for the work that is in flight until now. */
+/* The device leaves its group, and pays for the work in flight until now. */
 void member_begin_turns(const struct meter *meter, int device, uint64_t now_ns)
 {
 	if (membership_is_of_group(device))

@@ -1,9 +1,13 @@
 /*
- * The compute quota: when a launch is admitted, and what it is charged.
+ * The compute quota: when a launch is admitted, and what it is charged. docs/design/pacing.md has
+ * the whole way of a launch; pace_enter and pace_leave are the last steps before the driver's call,
+ * and the first ones after it.
  *
- * A launch waits while the device's token bucket, which all processes of the slice share, is shut.
- * Then the launch's learned cost is charged to the bucket. Costs come from samples (sample.c) and
- * are estimates. Windows (window.c) measure many launches at once, and make the sum right.
+ * Launches that a gang or turns pace are passed on (member.c, by_turn.c). Every other launch waits
+ * while the device's token bucket, which all processes of the slice share, is shut. Then the
+ * driver is called, and the launch's learned cost is charged to the bucket. Costs come from samples
+ * (sample.c) and are estimates. Windows (window.c) measure many launches at once, and make the sum
+ * right.
  *
  * Unknown costs. A launch of unknown cost is charged when its sample has finished. Until then, this
  * process submits nothing more to the device, for a limited time. A kernel may wait for a later
@@ -206,11 +210,17 @@ static bool ask_if_busy(struct meter *meter, const struct pace_work *work, uint6
 
 /*
  * Whether the device has no work of this process. The backlog answers this from costs, which may be
- * wrong. So the driver is asked after a wait for the bucket, and now and then. If the device is
- * busy by the backlog, the driver is asked once in ASK_EACH_NS, and never while launches use
- * several streams. If the device is idle by the backlog, the driver is asked once in ASK_IDLE_NS.
- * In relaxed mode it is asked less often. The time at which the device became idle is a guess,
- * which is good enough for a window, but not after a wait.
+ * wrong. So the driver is asked, too:
+ *
+ *     if the backlog says    the driver is asked
+ *     busy                   never while launches use several streams; else after a wait for the
+ *                            bucket, and once in ASK_EACH_NS
+ *     idle                   after a wait for the bucket, and once in ASK_IDLE_NS
+ *
+ * In relaxed mode, the two times are longer. The time at which the device became idle, as costs
+ * give it, is good enough for an open window. The time is not good enough after a wait, and it is
+ * unknown where only the driver says that the device is idle. Then the open window ends now, or is
+ * dropped.
  */
 static bool is_idle(struct meter *meter, const struct pace_work *work, uint64_t now_ns, bool waited)
 {
