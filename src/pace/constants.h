@@ -281,7 +281,7 @@
 #define SETTLE_EACH_NS (100 * NS_PER_US)
 #define SETTLE_MOST_NS (1 * NS_PER_MS)
 
-/* ns: a kernel that ended sooner than this after a held launch was released probably waited for
+/* ns: a kernel that ended sooner than this after a waiting launch was admitted probably waited for
  * that launch. Half: kernels that wait are missed if the device is slow to begin a launch. Twice:
  * more kernels that end by chance count as kernels that wait. */
 #define OVERDUE_WAITED_NS (2 * NS_PER_MS)

@@ -3,16 +3,16 @@
  * when, and about how much.
  *
  * The driver is asked by marks: events after all work that the process has launched to the device.
- * A period begins with a launch to a device that has no work of the process. It ends when the last
- * mark is reached and no launch came after it. Two events give the period's length: one before its
- * first launch, and the last mark. Two consecutive marks give the mean time of a launch.
+ * A period begins with a launch to a device that has no work of the process. It ends when the
+ * device has finished that launch and all later ones. Two events give the period's length: one
+ * before its first launch, and the last mark. Two consecutive marks give the mean time of a launch.
  *
- * No event shows when launches after the last mark were over. They count as running until a look
- * finds the device idle. Where that charges long pauses, a number of the next launches are marked,
- * each. But a mark takes 2 us of the host and of the device (H200), so short pauses are charged.
- * Short periods, of less than LEARN_EACH_NS, are sampled: in some, chosen at random, each launch is
- * marked. The other short periods are charged the same fraction of the time until they were seen to
- * have ended.
+ * No event shows when the launches after the last mark have finished. The time after that mark (the
+ * tail) counts as work until a look finds the device idle. If a tail contains a long pause, each of
+ * the next launches gets a mark for a while. But a mark takes 2 us of the host and of the device
+ * (H200), so short pauses are charged. Of short periods, which take less than LEARN_EACH_NS, some
+ * are chosen at random and measured: each of their launches gets a mark. The other short periods
+ * are charged the same fraction of the time until the process saw them end.
  *
  * A fence, which follows all streams of a context, is impossible before CUDA 12.5, and while the
  * process captures a graph. Then each launch is followed by an event in its own stream.

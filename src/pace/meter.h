@@ -61,7 +61,8 @@ struct meter {
 	int64_t shown_ns;       /* what it had been charged when the figure was made */
 	uint64_t
 		charging_ns; /* when a thread that waited for the bucket was admitted; 0: charged */
-	uint64_t let_go_ns;  /* when a held launch last went, while `stuck` was above 0 */
+	uint64_t let_go_ns;  /* when a launch that had waited was last admitted while `stuck` was
+				above 0 */
 	uint64_t next_window_at_ns; /* when a window may begin after a wait again (sync.c) */
 	uint64_t unexplained_ns; /* by how much waits took longer than costs say; falls with time */
 	uint64_t unexplained_at_ns; /* when unexplained_ns was last changed */
@@ -150,9 +151,9 @@ static inline void meter_break(struct meter *meter)
 /*
  * The factor of relaxed mode, 1 outside it. While the bucket has more than METER_CREDIT_NS of
  * credit, no thread is about to wait for the bucket, and a late measurement does little harm. So
- * windows and leases are longer by the factor, and samples and questions to the driver rarer. A
- * program that feeds the device with all of a processor's time would pay for them with its own
- * time. Relaxed mode ends where waits are longer than costs explain (sync.c): the bucket may be
+ * windows and the parts of leases are longer by the factor, and samples and questions to the driver
+ * rarer. A program that feeds the device with all of a processor's time would pay for them with its
+ * own time. Relaxed mode ends where waits are longer than costs explain (sync.c): the bucket may be
  * full because the costs are wrong.
  */
 static inline unsigned meter_relax_factor(const struct meter *meter)

@@ -228,9 +228,9 @@ int overdue_wait(struct meter *meter, const struct pace_work *work, struct pace_
 
 /* -- after waits without success ------------------------------------------------------------- */
 
-/* Learns from work that was given up. If it finished soon after a held launch was released, it
- * probably waited for that launch. Then the next wait is shorter, and the function returns true. If
- * it took more than twice as long as the wait, the next wait is longer. */
+/* Learns from work that was given up. If the work finished soon after a waiting launch was
+ * admitted, it probably waited for that launch. Then the next wait is shorter, and the function
+ * returns true. If it took more than twice as long as the wait, the next wait is longer. */
 static bool learn(const struct span *span, uint64_t took_ns)
 {
 	struct meter *meter = span->meter;
