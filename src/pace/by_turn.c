@@ -195,8 +195,8 @@ static void begin_shared(struct meter *meter, struct by_turn *by, struct turn *t
 		gate_recheck();
 }
 
-/* is_over: no other slice is present, so the bucket enforces the quota for the whole slice. */
-static void end_shared(struct meter *meter, struct by_turn *by, int device, bool is_over,
+/* settles: the bucket enforces the slice's quota from now on, so the account is closed. */
+static void end_shared(struct meter *meter, struct by_turn *by, int device, bool settles,
 		       uint64_t now_ns)
 {
 	struct vgpu_region_turn *account = turns_account(meter);
@@ -208,7 +208,7 @@ static void end_shared(struct meter *meter, struct by_turn *by, int device, bool
 	trace_write(TRACE_TURNS_END, meter->quota.index, (int64_t)(due - now_ns), 0);
 	member_end_turns(meter, device, now_ns);
 	backlog_show(&meter->backlog, &by->shown_ns, now_ns);
-	if (account && is_over) {
+	if (account && settles) {
 		charge_paid(meter, account, cores_limit(meter), now_ns);
 		RELAXED_STORE(account->shared, 0);
 	}
@@ -379,8 +379,9 @@ int by_turn_begin_launch(struct meter *meter, const struct pace_work *work, uint
 		bucket_count_held(meter->bucket);
 	if (held && *ret_goes)
 		trace_write(TRACE_TURN_GOES, meter->quota.index, (int64_t)(now_ns - from_ns), 0);
-	if (!*ret_goes)
-		end_shared(meter, by, work->device, by_turn_update(meter, work->device), now_ns);
+	/* Where other slices are present all the same, the process gets no turns, or too few. */
+	if (!*ret_goes && by_turn_update(meter, work->device))
+		end_shared(meter, by, work->device, true, now_ns);
 	return 0;
 }
 
