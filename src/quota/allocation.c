@@ -176,10 +176,8 @@ int quota_settle(const struct quota_reservation *reservation, const struct block
 bool quota_find_block(uint64_t address, struct quota_block *ret_block)
 {
 	struct block block;
-	enum block_state state = blocks_find(address, &block, &ret_block->bytes);
 
-	ret_block->leaving = state == BLOCK_LEAVING;
-	if (state != BLOCK_KNOWN)
+	if (!blocks_find(address, &block, &ret_block->bytes))
 		return false;
 	ret_block->device = block.device;
 	ret_block->context = block.context;

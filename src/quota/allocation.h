@@ -39,13 +39,11 @@ struct quota_block {
 	int device;
 	uint64_t context; /* its end frees the block, whatever context is current */
 	uint64_t bytes; /* of the granules that it lies in, also of those that other blocks share */
-	bool leaving;   /* the block is not known, because it is being freed */
 };
 
-/* The block that begins at the address. False: it is not known, or is managed memory. Then only
- * ret_block->leaving is filled in. From quota_free_begin on, a block is leaving until the driver
- * has freed it, or quota_free_undo has put it back. After quota_free_orphan it is leaving until its
- * context ends, or until another block begins at the address. */
+/* The block that begins at the address. False: it is not known, is being freed, or is managed
+ * memory. After quota_free_orphan, a block is being freed until its context ends, or until another
+ * block begins at the address. */
 bool quota_find_block(uint64_t address, struct quota_block *ret_block);
 
 struct quota_release {

@@ -6,11 +6,12 @@
  * counted. Eight million allocations of 1 KiB take as much room here as the 4,000 granules in which
  * they lie.
  *
- * Two more tables have the marks of allocations that have left the accounts while the driver has
- * their memory, by address. `leaving` has the number of those that blocks_left ends. `lingering`
- * has those that end with their context, or when the driver gives the address to another
- * allocation. In `leaving`, such a mark does not count any more. Where there is no memory for a
- * mark, every unknown address counts as one of an allocation that is leaving.
+ * Two more tables have marks by address, of allocations within one granule that have left the
+ * accounts while the driver has their memory. Nothing else tells them from others in their granule.
+ * `leaving` has the number of those that blocks_left ends. `lingering` has those that end with
+ * their context. Both end when the driver gives the address to another allocation: a mark in
+ * `leaving` then does not count any more. Where there is no memory for a mark, all allocations
+ * within one granule count as leaving.
  */
 #include "blocks.h"
 
@@ -34,6 +35,11 @@ static uint64_t first_granule(const struct block *block)
 static uint64_t last_granule(const struct block *block)
 {
 	return (block->address + block->size_bytes - 1) >> GRANULE_SHIFT;
+}
+
+static bool is_within_granule(const struct block *block)
+{
+	return first_granule(block) == last_granule(block);
 }
 
 /* Bytes of the granules strictly inside. */
@@ -123,7 +129,7 @@ int blocks_enter(const struct block *block, uint64_t *ret_bytes)
 
 	lock_acquire(&lock);
 	end_marks_locked(block->address);
-	if (first_granule(block) == last_granule(block))
+	if (is_within_granule(block))
 		taken = enter_granule(block, first_granule(block));
 	else
 		taken = enter_span(block);
@@ -204,7 +210,7 @@ bool blocks_leave(uint64_t address, struct block *ret_block, uint64_t *ret_bytes
 
 	lock_acquire(&lock);
 	found = remove_locked(address, ret_block, ret_bytes);
-	if (found)
+	if (found && is_within_granule(ret_block))
 		mark_locked(&leaving, ret_block);
 	lock_release(&lock);
 	return found;
@@ -212,6 +218,8 @@ bool blocks_leave(uint64_t address, struct block *ret_block, uint64_t *ret_bytes
 
 void blocks_left(const struct block *block, bool lingers)
 {
+	if (!is_within_granule(block))
+		return;
 	lock_acquire(&lock);
 	if (lingers && !is_reused_locked(block->address))
 		mark_locked(&lingering, block);
@@ -229,36 +237,38 @@ bool blocks_known(uint64_t address)
 	return known;
 }
 
-static enum block_state find_locked(uint64_t address, struct block *ret_block, uint64_t *ret_bytes)
+static bool is_leaving_locked(uint64_t address)
+{
+	const struct entry *mark = table_find(&leaving, address);
+
+	return unmarked || (mark && !mark->reused) || table_find(&lingering, address);
+}
+
+static bool find_locked(uint64_t address, struct block *ret_block, uint64_t *ret_bytes)
 {
 	const struct entry *entry = table_find(&spans, address);
 
 	if (entry) {
 		*ret_block = block_of(address, entry->amount, entry);
 		*ret_bytes = inner_bytes(ret_block) + 2 * GRANULE_BYTES;
-		return BLOCK_KNOWN;
+		return true;
 	}
-	/* Of the allocations in a granule only the number is known. */
-	entry = table_find(&leaving, address);
-	if ((entry && !entry->reused) || table_find(&lingering, address))
-		return BLOCK_LEAVING;
 	entry = table_find(&granules, address >> GRANULE_SHIFT);
-	if (entry) {
-		*ret_block = block_of(address, 1, entry);
-		*ret_bytes = GRANULE_BYTES;
-		return BLOCK_KNOWN;
-	}
-	return unmarked ? BLOCK_LEAVING : BLOCK_UNKNOWN;
+	if (!entry || is_leaving_locked(address))
+		return false;
+	*ret_block = block_of(address, 1, entry);
+	*ret_bytes = GRANULE_BYTES;
+	return true;
 }
 
-enum block_state blocks_find(uint64_t address, struct block *ret_block, uint64_t *ret_bytes)
+bool blocks_find(uint64_t address, struct block *ret_block, uint64_t *ret_bytes)
 {
-	enum block_state state;
+	bool found;
 
 	lock_acquire(&lock);
-	state = find_locked(address, ret_block, ret_bytes);
+	found = find_locked(address, ret_block, ret_bytes);
 	lock_release(&lock);
-	return state;
+	return found;
 }
 
 /* The sums of bytes while a context's entries are removed. */

@@ -46,23 +46,20 @@ int blocks_enter(const struct block *block, uint64_t *ret_bytes);
  * lies is kept. */
 bool blocks_remove(uint64_t address, struct block *ret_block, uint64_t *ret_bytes);
 
-/* blocks_leave does the same, and marks the block as leaving: the driver may have the memory until
- * blocks_left. blocks_left comes after the driver has freed the block, or after blocks_enter has
- * put it back. lingers: the driver frees the block later, and no call will report that. Then the
- * block stays marked until its context ends, or until another one is entered at the address. */
+/* blocks_leave does the same, and from then on blocks_find does not find the block: the driver may
+ * have the memory until blocks_left. blocks_left comes after the driver has freed the block, or
+ * after blocks_enter has put it back. lingers: the driver frees the block later, and no call will
+ * report that. Then the block is not found until another one is entered at the address. */
 bool blocks_leave(uint64_t address, struct block *ret_block, uint64_t *ret_bytes);
 void blocks_left(const struct block *block, bool lingers);
 
 /* Whether there is one there, or in its granule. */
 bool blocks_known(uint64_t address);
 
-/* Whether an allocation begins at an address. BLOCK_LEAVING: one that is marked as leaving began
- * there. */
-enum block_state { BLOCK_UNKNOWN, BLOCK_KNOWN, BLOCK_LEAVING };
-
-/* Looks for the allocation. If BLOCK_KNOWN, *ret_bytes is the size of all granules that it lies in,
- * also of those that others share. */
-enum block_state blocks_find(uint64_t address, struct block *ret_block, uint64_t *ret_bytes);
+/* Looks for the allocation that begins at an address. *ret_bytes is the size of all granules that
+ * it lies in, also of those that others share. Of the allocations within one granule only the
+ * number is known, so each address in such a granule counts as one. */
+bool blocks_find(uint64_t address, struct block *ret_block, uint64_t *ret_bytes);
 
 /* Takes out all that a context frees when it ends: bytes of device memory, and of managed memory.
  */

@@ -203,9 +203,8 @@ static bool is_there(uint64_t address, const struct quota_block *block)
 	struct block now;
 	uint64_t bytes;
 
-	return blocks_find(address, &now, &bytes) == BLOCK_KNOWN && !now.managed &&
-	       now.device == block->device && now.context == block->context &&
-	       bytes == block->bytes;
+	return blocks_find(address, &now, &bytes) && !now.managed && now.device == block->device &&
+	       now.context == block->context && bytes == block->bytes;
 }
 
 /* The block is looked for once the record is made: a free that began before may have looked for

@@ -120,7 +120,7 @@ int quota_move(int device, uint64_t base, uint64_t address, uint64_t bytes, stru
 	int error = -EDQUOT;
 
 	*ret = move;
-	if (!bytes || !account_device(device) || blocks_find(base, &block, &span) != BLOCK_KNOWN ||
+	if (!bytes || !account_device(device) || !blocks_find(base, &block, &span) ||
 	    !block.managed || block.device == device)
 		return 0;
 	account_begin();

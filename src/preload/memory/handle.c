@@ -170,20 +170,20 @@ static bool find_block(CUdeviceptr address, CUdeviceptr *ret_base, struct quota_
 {
 	size_t size;
 
-	ret_block->leaving = false;
 	return cuda.cuMemGetAddressRange_v2(ret_base, &size, address) == CUDA_SUCCESS &&
 	       quota_find_block(*ret_base, ret_block);
 }
 
-/* The charge of a block that has left the accounts cannot stay with a descriptor of it. */
-static CUresult refuse_leaving(void)
+/* Memory of a device that the accounts do not have: another thread is just allocating or freeing
+ * it, or it is another process's. */
+static CUresult refuse_uncounted(void)
 {
 	static bool said;
 
 	if (!__atomic_exchange_n(&said, true, __ATOMIC_RELAXED))
 		log_line(LOG_ERROR, "cuMemGetHandleForAddressRange is refused for memory that "
-				    "another call is freeing or allocating: a descriptor would "
-				    "keep the memory without a charge");
+				    "another call is freeing or allocating, or that is another "
+				    "process's: a descriptor would keep it without a charge");
 	return CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -195,7 +195,7 @@ static CUresult export_block(const struct range *range, CUdeviceptr base,
 	bool full;
 
 	if (!quota_export_begin(base, block, &serial, &full))
-		return full ? CUDA_ERROR_OUT_OF_MEMORY : refuse_leaving();
+		return full ? CUDA_ERROR_OUT_OF_MEMORY : refuse_uncounted();
 	result = export_range(range, ret_fd);
 	if (result == CUDA_SUCCESS)
 		quota_export_end_fd(serial, block, *ret_fd);
@@ -214,21 +214,25 @@ static bool is_on_device(CUdeviceptr address)
 	       type == CU_MEMORYTYPE_DEVICE;
 }
 
-/* The accounts do not have the memory. It may be the host's. Of a device's, another thread is just
- * allocating it, or another process's: nobody would have a charge for what the descriptor keeps. */
+/* Memory that the accounts do not have. The host's may be exported. The type is asked for before
+ * the driver makes a descriptor, which another thread could copy, and again afterwards, as the
+ * address may be other memory's by then. */
 static CUresult export_uncounted(const struct range *range, int *ret_fd)
 {
-	CUresult result = export_range(range, ret_fd);
+	CUresult result;
 
+	if (is_on_device(range->address))
+		return refuse_uncounted();
+	result = export_range(range, ret_fd);
 	if (result != CUDA_SUCCESS || !is_on_device(range->address))
 		return result;
 	sys_close(*ret_fd);
-	return refuse_leaving();
+	return refuse_uncounted();
 }
 
 /* A DMA-BUF keeps its memory: a block, or physical memory that is mapped at the address. The memory
  * is known to be exported before the driver exports it, as another thread may free it meanwhile. A
- * block that is being freed is refused. */
+ * block that is being freed is not in the accounts. */
 CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t size,
 				       CUmemRangeHandleType handleType, unsigned long long flags)
 {
@@ -250,8 +254,6 @@ CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t si
 		virtual_reference_drop(&reference);
 	} else if (find_block(dptr, &base, &block)) {
 		result = export_block(&range, base, &block, &fd);
-	} else if (block.leaving) {
-		result = refuse_leaving();
 	} else {
 		result = export_uncounted(&range, &fd);
 	}
