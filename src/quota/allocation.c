@@ -140,16 +140,20 @@ void quota_cancel(const struct quota_reservation *reservation)
 {
 	if (trace_wants(TRACE_MEMORY))
 		trace_allocation(TRACE_CANCELLED, reservation->device, reservation->bytes, 0);
+	if (reservation->refused.size_bytes)
+		blocks_left(&reservation->refused, false);
 	refund_as(reservation->managed, reservation->device, reservation->bytes);
 	end_tentative(reservation);
 	account_end();
 }
 
-int quota_settle(const struct quota_reservation *reservation, const struct block *block)
+/* Until it is certain that the block stays, nobody finds it: an export of a block that is refused
+ * would keep its memory. */
+int quota_settle(struct quota_reservation *reservation, const struct block *block)
 {
 	uint64_t taken, left;
 	struct block removed;
-	int error = blocks_enter(block, &taken);
+	int error = blocks_enter_unsettled(block, &taken);
 
 	if (error)
 		return -EDQUOT;
@@ -161,11 +165,13 @@ int quota_settle(const struct quota_reservation *reservation, const struct block
 		error = charge_as(reservation->managed, reservation->device,
 				  taken - reservation->bytes);
 	if (error) {
-		/* Another allocation may have come into its granule meanwhile, without a charge. */
+		/* A small block may have come into its granule meanwhile, and was not charged. */
 		if (blocks_remove(block->address, &removed, &left) && left < taken)
 			account_charge_anyway(REGION_DATA, reservation->device, taken - left);
+		reservation->refused = *block;
 		return -EDQUOT;
 	}
+	blocks_settled(block);
 	if (trace_wants(TRACE_MEMORY))
 		trace_allocation(TRACE_ALLOCATED, reservation->device, block->size_bytes, taken);
 	end_tentative(reservation);
@@ -214,7 +220,7 @@ bool quota_free_begin(uint64_t address, struct quota_release *ret_release)
 		account_end();
 		return false;
 	}
-	release.exports = exports_leave(address, true);
+	release.exports = exports_leave(address, release.block.context);
 	begin_free(&release);
 	*ret_release = release;
 	return true;

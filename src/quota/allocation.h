@@ -13,6 +13,7 @@ struct quota_reservation {
 	bool managed;
 	bool tentative; /* nothing is reserved: it may fit into granules already taken. See below */
 	uint64_t bytes;
+	struct block refused; /* by quota_settle, and the driver still has it; size 0: none */
 };
 
 /*
@@ -26,13 +27,14 @@ struct quota_reservation {
 int quota_reserve(int device, bool managed, uint64_t size_bytes,
 		  struct quota_reservation *ret_reservation);
 
-/* The driver refused: all of the reservation goes back. */
+/* The driver refused, or has freed the block that quota_settle refused: all of the reservation goes
+ * back. */
 void quota_cancel(const struct quota_reservation *reservation);
 
 /* The driver gave the block. 0, or -EDQUOT: the block took more than was reserved, and there is no
  * room for it. Then the block is not in the accounts, the reservation stands, and the caller frees
  * the block and cancels. */
-int quota_settle(const struct quota_reservation *reservation, const struct block *block);
+int quota_settle(struct quota_reservation *reservation, const struct block *block);
 
 /* A block as another process can import it. */
 struct quota_block {

@@ -6,12 +6,16 @@
  * counted. Eight million allocations of 1 KiB take as much room here as the 4,000 granules in which
  * they lie.
  *
- * Two more tables have marks by address, of allocations within one granule that have left the
- * accounts while the driver has their memory. Nothing else tells them from others in their granule.
- * `leaving` has the number of those that blocks_left ends. `lingering` has those that end with
- * their context. Both end when the driver gives the address to another allocation: a mark in
- * `leaving` then does not count any more. Where there is no memory for a mark, all allocations
- * within one granule count as leaving.
+ * Two more tables have marks by address, of allocations that the driver has while the accounts do
+ * not have them for good: they are being made or freed. Nothing else tells those within one granule
+ * from others in it. `leaving` has the number of those that blocks_left ends. `lingering` has those
+ * that end with their context. Both end when the driver gives the address to another allocation: a
+ * mark in `leaving` then does not count any more. Where there is no memory for a mark, all
+ * allocations count as leaving.
+ *
+ * The driver ends a context before the accounts do. In between, it may give the place of one of its
+ * blocks to a block of another context. The entry is the new block's then, and the bytes of the old
+ * one are kept for blocks_remove_context.
  */
 #include "blocks.h"
 
@@ -26,6 +30,8 @@ static struct lock lock = LOCK_INIT;
 static struct table granules, spans;    /* under `lock` */
 static struct table leaving, lingering; /* by address; under `lock` */
 static uint64_t unmarked;               /* how many marks had no memory; under `lock` */
+static uint64_t ending;                 /* the context that the driver is ending, or 0; `lock` */
+static uint64_t ended_bytes, ended_managed_bytes; /* of its blocks that were replaced; `lock` */
 
 static uint64_t first_granule(const struct block *block)
 {
@@ -37,11 +43,6 @@ static uint64_t last_granule(const struct block *block)
 	return (block->address + block->size_bytes - 1) >> GRANULE_SHIFT;
 }
 
-static bool is_within_granule(const struct block *block)
-{
-	return first_granule(block) == last_granule(block);
-}
-
 /* Bytes of the granules strictly inside. */
 static uint64_t inner_bytes(const struct block *block)
 {
@@ -50,11 +51,27 @@ static uint64_t inner_bytes(const struct block *block)
 	return reach > 1 ? (reach - 1) << GRANULE_SHIFT : 0;
 }
 
+/* Whether a block of the first context was replaced by one of the second. */
+static bool is_replaced(uint64_t context, uint64_t by)
+{
+	return ending && context == ending && by != ending;
+}
+
+static void replace(struct table *table, struct entry *entry, uint64_t bytes)
+{
+	*(entry->managed ? &ended_managed_bytes : &ended_bytes) += bytes;
+	table_remove(table, entry);
+}
+
 /* Counts the block in one granule. Returns what that takes, or a negative errno. */
 static int64_t enter_granule(const struct block *block, uint64_t granule)
 {
 	struct entry *entry = table_find(&granules, granule);
 
+	if (entry && is_replaced(entry->context, block->context)) {
+		replace(&granules, entry, GRANULE_BYTES);
+		entry = NULL;
+	}
 	if (entry) {
 		entry->count++;
 		return 0;
@@ -70,11 +87,11 @@ static int64_t enter_granule(const struct block *block, uint64_t granule)
 }
 
 /* The reverse: returns the bytes that go back. */
-static uint64_t leave_granule(uint64_t granule)
+static uint64_t leave_granule(const struct block *block, uint64_t granule)
 {
 	struct entry *entry = table_find(&granules, granule);
 
-	if (!entry || --entry->count > 0)
+	if (!entry || is_replaced(block->context, entry->context) || --entry->count > 0)
 		return 0;
 	table_remove(&granules, entry);
 	return GRANULE_BYTES;
@@ -85,6 +102,12 @@ static int64_t enter_span(const struct block *block)
 	struct entry *entry = table_find(&spans, block->address);
 	int64_t first, last;
 
+	if (entry && is_replaced(entry->context, block->context)) {
+		const struct block ended = {.address = block->address, .size_bytes = entry->amount};
+
+		replace(&spans, entry, inner_bytes(&ended));
+		entry = NULL;
+	}
 	if (!entry)
 		entry = table_add(&spans, block->address);
 	if (!entry)
@@ -97,7 +120,7 @@ static int64_t enter_span(const struct block *block)
 	last = first < 0 ? first : enter_granule(block, last_granule(block));
 	if (last < 0) {
 		if (first >= 0)
-			leave_granule(first_granule(block));
+			leave_granule(block, first_granule(block));
 		table_remove(&spans, table_find(&spans, block->address));
 		return last;
 	}
@@ -123,16 +146,20 @@ static bool is_reused_locked(uint64_t address)
 	return mark && mark->reused;
 }
 
+static int64_t enter_locked(const struct block *block)
+{
+	end_marks_locked(block->address);
+	return first_granule(block) == last_granule(block)
+		       ? enter_granule(block, first_granule(block))
+		       : enter_span(block);
+}
+
 int blocks_enter(const struct block *block, uint64_t *ret_bytes)
 {
 	int64_t taken;
 
 	lock_acquire(&lock);
-	end_marks_locked(block->address);
-	if (is_within_granule(block))
-		taken = enter_granule(block, first_granule(block));
-	else
-		taken = enter_span(block);
+	taken = enter_locked(block);
 	lock_release(&lock);
 	if (taken < 0)
 		return (int)taken;
@@ -156,15 +183,16 @@ static bool remove_locked(uint64_t address, struct block *ret_block, uint64_t *r
 	if (entry) {
 		*ret_block = block_of(address, entry->amount, entry);
 		table_remove(&spans, entry);
-		*ret_bytes = leave_granule(first_granule(ret_block)) + inner_bytes(ret_block) +
-			     leave_granule(last_granule(ret_block));
+		*ret_bytes = leave_granule(ret_block, first_granule(ret_block)) +
+			     inner_bytes(ret_block) +
+			     leave_granule(ret_block, last_granule(ret_block));
 		return true;
 	}
 	entry = table_find(&granules, address >> GRANULE_SHIFT);
 	if (!entry)
 		return false;
 	*ret_block = block_of(address, 1, entry);
-	*ret_bytes = leave_granule(address >> GRANULE_SHIFT);
+	*ret_bytes = leave_granule(ret_block, address >> GRANULE_SHIFT);
 	return true;
 }
 
@@ -193,15 +221,40 @@ static void mark_locked(struct table *table, const struct block *block)
 	}
 }
 
-/* Ends a mark. If the table has none, there was no memory for it. */
-static void unmark_locked(struct table *table, const struct block *block)
+/* Ends a mark in `leaving`. If there is none, there was no memory for it. is_block: the address has
+ * a block, whatever other marks say. */
+static void unmark_locked(const struct block *block, bool is_block)
 {
-	struct entry *mark = table_find(table, block->address);
+	struct entry *mark = table_find(&leaving, block->address);
 
 	if (!mark)
 		unmarked--;
 	else if (--mark->count == 0)
-		table_remove(table, mark);
+		table_remove(&leaving, mark);
+	else
+		mark->reused |= is_block;
+}
+
+int blocks_enter_unsettled(const struct block *block, uint64_t *ret_bytes)
+{
+	int64_t taken;
+
+	lock_acquire(&lock);
+	taken = enter_locked(block);
+	if (taken >= 0)
+		mark_locked(&leaving, block);
+	lock_release(&lock);
+	if (taken < 0)
+		return (int)taken;
+	*ret_bytes = (uint64_t)taken;
+	return 0;
+}
+
+void blocks_settled(const struct block *block)
+{
+	lock_acquire(&lock);
+	unmark_locked(block, true);
+	lock_release(&lock);
 }
 
 bool blocks_leave(uint64_t address, struct block *ret_block, uint64_t *ret_bytes)
@@ -210,7 +263,7 @@ bool blocks_leave(uint64_t address, struct block *ret_block, uint64_t *ret_bytes
 
 	lock_acquire(&lock);
 	found = remove_locked(address, ret_block, ret_bytes);
-	if (found && is_within_granule(ret_block))
+	if (found)
 		mark_locked(&leaving, ret_block);
 	lock_release(&lock);
 	return found;
@@ -218,12 +271,10 @@ bool blocks_leave(uint64_t address, struct block *ret_block, uint64_t *ret_bytes
 
 void blocks_left(const struct block *block, bool lingers)
 {
-	if (!is_within_granule(block))
-		return;
 	lock_acquire(&lock);
 	if (lingers && !is_reused_locked(block->address))
 		mark_locked(&lingering, block);
-	unmark_locked(&leaving, block);
+	unmark_locked(block, false);
 	lock_release(&lock);
 }
 
@@ -246,15 +297,18 @@ static bool is_leaving_locked(uint64_t address)
 
 static bool find_locked(uint64_t address, struct block *ret_block, uint64_t *ret_bytes)
 {
-	const struct entry *entry = table_find(&spans, address);
+	const struct entry *entry;
 
+	if (is_leaving_locked(address))
+		return false;
+	entry = table_find(&spans, address);
 	if (entry) {
 		*ret_block = block_of(address, entry->amount, entry);
 		*ret_bytes = inner_bytes(ret_block) + 2 * GRANULE_BYTES;
 		return true;
 	}
 	entry = table_find(&granules, address >> GRANULE_SHIFT);
-	if (!entry || is_leaving_locked(address))
+	if (!entry)
 		return false;
 	*ret_block = block_of(address, 1, entry);
 	*ret_bytes = GRANULE_BYTES;
@@ -317,9 +371,22 @@ void blocks_remove_context(uint64_t context, uint64_t *ret_bytes, uint64_t *ret_
 	table_remove_if(&spans, sweep_span, &sweep);
 	table_remove_if(&granules, sweep_granule, &sweep);
 	table_remove_if(&lingering, is_of_context, &sweep);
+	if (context == ending) {
+		sweep.bytes += ended_bytes;
+		sweep.managed_bytes += ended_managed_bytes;
+		ended_bytes = ended_managed_bytes = 0;
+	}
 	lock_release(&lock);
 	*ret_bytes = sweep.bytes;
 	*ret_managed_bytes = sweep.managed_bytes;
+}
+
+void blocks_context_ending(uint64_t context)
+{
+	lock_acquire(&lock);
+	ending = context;
+	ended_bytes = ended_managed_bytes = 0;
+	lock_release(&lock);
 }
 
 void blocks_forked(void)
@@ -330,4 +397,5 @@ void blocks_forked(void)
 	table_clear(&leaving);
 	table_clear(&lingering);
 	unmarked = 0;
+	ending = ended_bytes = ended_managed_bytes = 0;
 }

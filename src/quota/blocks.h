@@ -40,6 +40,11 @@ struct block {
  * entered then. */
 int blocks_enter(const struct block *block, uint64_t *ret_bytes);
 
+/* blocks_enter_unsettled does the same, and blocks_find does not find the block until
+ * blocks_settled. The caller may also take it out by blocks_remove: then blocks_left follows. */
+int blocks_enter_unsettled(const struct block *block, uint64_t *ret_bytes);
+void blocks_settled(const struct block *block);
+
 /* Takes an allocation out by its address. False: not one of ours (then nothing happens). ret_bytes:
  * the memory that goes back to the device when the driver frees it. The driver may then refuse:
  * blocks_enter puts ret_block back. size_bytes of a block within one granule reads 1: only where it
@@ -72,5 +77,9 @@ static inline uint64_t blocks_span(const struct block *block)
 
 	return (last - block->address / GRANULE_BYTES + 1) * GRANULE_BYTES;
 }
+
+/* The driver is about to end the context; with 0: it has, and blocks_remove_context was called, or
+ * it has not. In between, blocks of other contexts may come to the places of its blocks. */
+void blocks_context_ending(uint64_t context);
 
 void blocks_forked(void); /* all, without a lock: for the forked child */

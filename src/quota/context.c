@@ -21,6 +21,7 @@
 
 #include "account.h"
 #include "allocation.h"
+#include "blocks.h"
 #include "compare.h"
 #include "export.h"
 #include "holding.h"
@@ -268,6 +269,16 @@ bool quota_context_has_ended(uint64_t context, uint64_t ends_before)
 	return ended;
 }
 
+/* False: another thread is freeing the block, or the driver has given its place to a block of
+ * another context. */
+static bool is_block_of(uint64_t context, uint64_t address)
+{
+	struct block block;
+	uint64_t bytes;
+
+	return blocks_find(address, &block, &bytes) && block.context == context;
+}
+
 /* Exported blocks are freed one by one, as other processes or descriptors may keep them. */
 static void end_exports(uint64_t context)
 {
@@ -275,10 +286,15 @@ static void end_exports(uint64_t context)
 	uint64_t address;
 
 	while (context && exports_find_of(context, &address))
-		if (quota_free_begin(address, &release))
+		if (is_block_of(context, address) && quota_free_begin(address, &release))
 			quota_free_commit(&release);
 		else
-			exports_end(address, 0, 0);
+			exports_end(exports_leave(address, context), 0, 0);
+}
+
+void quota_context_ending(uint64_t context)
+{
+	blocks_context_ending(context);
 }
 
 void quota_context_end(uint64_t context)
@@ -378,10 +394,29 @@ uint64_t contexts_least(int device)
 	return least;
 }
 
+static bool is_guess(const struct record *record, int device)
+{
+	return record->context && record->device == device && record->guess;
+}
+
+/* The contexts whose cost is a guess share the bytes. Contexts of a device cost the same. */
+static void settle_guesses_locked(int device, uint64_t bytes, unsigned guesses)
+{
+	for (unsigned i = 0; i < RECORDS_MAX && guesses; i++) {
+		if (!is_guess(&records[i], device))
+			continue;
+		records[i].bytes = bytes / guesses;
+		records[i].guess = false;
+		bytes -= records[i].bytes;
+		guesses--;
+		learn_cost(device, records[i].bytes);
+	}
+}
+
 bool contexts_settle(int device, uint64_t context_bytes)
 {
-	uint64_t known = 0, least = 0;
-	struct record *guess = NULL;
+	uint64_t known = 0, least = 0, least_of_guesses = 0;
+	unsigned guesses = 0;
 	bool plausible;
 
 	lock_acquire(&lock);
@@ -389,17 +424,17 @@ bool contexts_settle(int device, uint64_t context_bytes)
 		if (!records[i].context || records[i].device != device)
 			continue;
 		least += records[i].least_bytes;
-		if (records[i].guess)
-			guess = &records[i];
-		else
+		if (!records[i].guess) {
 			known += records[i].bytes;
+			continue;
+		}
+		guesses++;
+		if (records[i].least_bytes > least_of_guesses)
+			least_of_guesses = records[i].least_bytes;
 	}
 	plausible = context_bytes >= least;
-	if (plausible && guess && context_bytes >= known + guess->least_bytes) {
-		guess->bytes = context_bytes - known;
-		guess->guess = false;
-		learn_cost(device, guess->bytes);
-	}
+	if (plausible && context_bytes >= known + guesses * least_of_guesses)
+		settle_guesses_locked(device, context_bytes - known, guesses);
 	lock_release(&lock);
 	return plausible;
 }

@@ -46,6 +46,10 @@ int quota_context_settle(const struct quota_context_reservation *reservation, ui
 bool quota_context_is_tight(const struct quota_context_reservation *reservation,
 			    uint64_t at_most_bytes);
 
+/* The driver is about to end the context; with 0: after quota_context_end, or if it has not ended.
+ * One thread at a time. */
+void quota_context_ending(uint64_t context);
+
 /* The context is gone, with all that was allocated or imported in it. Unknown contexts are ignored.
  * Called between quota_ending_begin and quota_ending_end, like the driver's call that ended it. */
 void quota_context_end(uint64_t context);
@@ -87,8 +91,8 @@ void quota_driver_return(int device, uint64_t bytes);
 /* -- inside quota/ -- */
 
 /*
- * All contexts of the device together take context_bytes. So the context whose cost was a guess
- * takes the bytes that the other contexts do not take. False if that cannot be, because it is less
+ * All contexts of the device together take context_bytes. So the contexts whose cost was a guess
+ * share the bytes that the other contexts do not take. False if that cannot be, because it is less
  * than contexts can take. Then NVML's figure belongs to another process, whose pid in another
  * namespace equals ours.
  */

@@ -40,6 +40,12 @@ void exports_forked(void)
 	count = 0;
 }
 
+/* Whether the memory has a number of exports_leave. */
+static bool is_freed(uint64_t memory)
+{
+	return (memory & EXPORT_FREED_BITS) == EXPORT_FREED_BITS;
+}
+
 /* -- the region's table of shares -- */
 
 static int list(int device, const struct region_descriptors *key, uint64_t bytes)
@@ -265,9 +271,9 @@ void quota_export_end_handle(uint32_t serial, const struct quota_block *block, c
 	lock_release(&lock);
 }
 
-/* The descriptor keeps a block that was freed meanwhile. The region keeps its charge while a
- * descriptor of it is open anywhere. If the region has no place, the charge stays here, as hidden.
- */
+/* The block was freed meanwhile. The caller closes the descriptor, but another thread may have
+ * copied it. The region keeps the block's charge while a copy is open anywhere. If the region has
+ * no place, the charge stays here, as hidden. */
 static void end_freed_locked(struct export *export, int fd)
 {
 	export->unsure = region_descriptor_mark(fd, &export->key) != 0;
@@ -281,17 +287,20 @@ static void end_freed_locked(struct export *export, int fd)
 	add_locked(export);
 }
 
-void quota_export_end_fd(uint32_t serial, const struct quota_block *block, int fd)
+bool quota_export_end_fd(uint32_t serial, const struct quota_block *block, int fd)
 {
 	struct export export;
+	bool is_there;
 
 	lock_acquire(&lock);
 	export = take_pending_locked(serial);
+	is_there = export.memory && !is_freed(export.memory);
 	if (export.memory)
 		record_fd_locked(&export, fd, block->bytes);
 	else
 		end_freed_locked(&export, fd);
 	lock_release(&lock);
+	return is_there;
 }
 
 void quota_export_cancel(uint32_t serial)
@@ -306,12 +315,7 @@ void quota_export_cancel(uint32_t serial)
 
 /* -- the end of exported memory -- */
 
-static bool is_of_block(const struct export *export)
-{
-	return export->context != 0;
-}
-
-uint64_t exports_leave(uint64_t address, bool of_block)
+uint64_t exports_leave(uint64_t address, uint64_t context)
 {
 	uint64_t number = 0;
 
@@ -319,7 +323,7 @@ uint64_t exports_leave(uint64_t address, bool of_block)
 		return 0;
 	lock_acquire(&lock);
 	for (unsigned i = 0; i < count; i++)
-		if (exports[i].memory == address && is_of_block(&exports[i]) == of_block) {
+		if (exports[i].memory == address && exports[i].context == context) {
 			number = EXPORT_FREED_BITS | (numbers + 1);
 			exports[i].memory = number;
 		}
@@ -385,7 +389,7 @@ bool exports_find_of(uint64_t context, uint64_t *ret_address)
 	lock_acquire(&lock);
 	for (unsigned i = 0; i < count && !found; i++)
 		if (exports[i].context == context && exports[i].memory &&
-		    (exports[i].memory & EXPORT_FREED_BITS) != EXPORT_FREED_BITS) {
+		    !is_freed(exports[i].memory)) {
 			found = true;
 			*ret_address = exports[i].memory;
 		}

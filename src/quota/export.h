@@ -44,7 +44,9 @@ bool quota_export_begin(uint64_t address, const struct quota_block *block, uint3
 			bool *ret_full);
 void quota_export_end_handle(uint32_t serial, const struct quota_block *block, const void *handle,
 			     size_t len);
-void quota_export_end_fd(uint32_t serial, const struct quota_block *block, int fd);
+/* False: the block was freed meanwhile, or is being freed, and the descriptor may be of another
+ * block at its address. The caller closes it. */
+bool quota_export_end_fd(uint32_t serial, const struct quota_block *block, int fd);
 void quota_export_cancel(uint32_t serial);
 
 /* Refunds memory that only file descriptors kept on the device, where the last descriptor is
@@ -70,9 +72,9 @@ static inline bool export_is_address(uint64_t value)
 	return value && value < (uint64_t)1 << 62;
 }
 
-/* The block (of_block), or the pointer of a pool, at the address is about to be freed. Returns the
- * number that its exports have from now on, or 0: it has none. */
-uint64_t exports_leave(uint64_t address, bool of_block);
+/* The context's block, or the pointer of a pool (context 0), at the address is about to be freed.
+ * Returns the number that its exports have from now on, or 0: it has none. */
+uint64_t exports_leave(uint64_t address, uint64_t context);
 /* The driver has refused to free it. */
 void exports_return(uint64_t number, uint64_t address);
 

@@ -59,7 +59,9 @@ struct holding_reference {
 	uint32_t serial;
 	int device;
 	uint64_t handle;
-	uint64_t bytes; /* what is charged for the memory */
+	uint64_t bytes;   /* what is charged for the memory */
+	uint64_t address; /* of the mapping by which it was found */
+	uint32_t mapping; /* the serial of that mapping; 0: it was found by its handle */
 };
 bool quota_reference_begin(enum holding_kind kind, uint64_t handle, struct holding_reference *ret);
 

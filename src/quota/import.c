@@ -66,6 +66,14 @@ static struct import *find_locked(uint64_t memory)
 	return NULL;
 }
 
+static struct import *find_of_locked(uint64_t memory, uint64_t context)
+{
+	for (unsigned i = 0; i < count; i++)
+		if (imports[i].memory == memory && imports[i].context == context)
+			return &imports[i];
+	return NULL;
+}
+
 static bool take_locked(struct import *import, struct import *ret_import)
 {
 	if (!import)
@@ -202,10 +210,9 @@ int quota_import_again(uint64_t memory, uint64_t context)
 	if (is_empty())
 		return 0;
 	lock_acquire(&lock);
-	import = find_locked(memory);
+	import = find_of_locked(memory, context);
 	if (import && !import->key) {
 		again = *import;
-		again.context = context;
 		added = add_locked(&again) ? 1 : -ENOMEM;
 	}
 	lock_release(&lock);
@@ -325,7 +332,7 @@ void quota_pointer_free_begin(uint64_t address, struct quota_pointer *ret_pointe
 	*ret_pointer = (struct quota_pointer){.address = address};
 	if (!export_is_address(address))
 		return;
-	ret_pointer->exports = exports_leave(address, false);
+	ret_pointer->exports = exports_leave(address, 0);
 	if (rename_import(address, number))
 		ret_pointer->import = number;
 }

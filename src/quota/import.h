@@ -38,9 +38,9 @@ void quota_import_cancel(const struct quota_import *import);
 bool quota_import_record(const struct quota_import *import, uint64_t memory, uint64_t size_bytes,
 			 uint64_t context);
 
-/* The process has the same memory open already, and pays for it: 1, and the import is recorded. The
- * driver gives memory that is opened again the address that it has, and counts. 0: it does not pay.
- * -ENOMEM: there is no place for the record. */
+/* The process has the same memory open already in the context, and pays for it: 1, and the import
+ * is recorded. The driver gives memory that is opened again the address that it has, and counts. 0:
+ * it does not pay. -ENOMEM: there is no place for the record. */
 int quota_import_again(uint64_t memory, uint64_t context);
 /* The memory is charged as was reserved. 0, or -ENOMEM: then the reservation is cancelled. */
 int quota_import_charge(const struct holding_reservation *reservation, uint64_t memory,

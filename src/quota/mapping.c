@@ -141,8 +141,8 @@ size_t quota_unmapping(uint64_t address, uint64_t end, struct holding_release *r
 
 /* Looks for the mapping in which an address lies. */
 struct mapping_search {
-	uint64_t address, handle;
-	uint32_t serial; /* of the memory */
+	uint64_t address;
+	struct entry found; /* its key is 0 if there is none */
 };
 
 static bool search(void *arg, const struct entry *mapping)
@@ -150,23 +150,41 @@ static bool search(void *arg, const struct entry *mapping)
 	struct mapping_search *search = arg;
 
 	if (search->address - mapping->key < length_of(mapping))
-		*search = (struct mapping_search){search->address, mapping->handle,
-						  mapping->memory_serial};
+		search->found = *mapping;
 	return false;
 }
 
 bool quota_reference_begin_mapped(uint64_t address, struct holding_reference *ret)
 {
-	struct mapping_search looked = {address, 0, 0};
-	const struct entry *entry;
+	struct mapping_search looked = {.address = address};
+	const struct entry *mapping = &looked.found, *entry = NULL;
 	bool known = false;
 
 	lock_acquire(&holding_lock);
 	if (mappings.count)
 		table_remove_if(&mappings, search, &looked);
-	entry = looked.handle ? holding_find_locked(HOLDING_PHYSICAL, looked.handle) : NULL;
-	if (entry && entry->serial == looked.serial)
-		known = holding_refer_locked(HOLDING_PHYSICAL, looked.handle, ret);
+	if (mapping->key)
+		entry = holding_find_locked(HOLDING_PHYSICAL, mapping->handle);
+	if (entry && entry->serial == mapping->memory_serial)
+		known = holding_refer_locked(HOLDING_PHYSICAL, mapping->handle, ret);
+	if (known) {
+		ret->address = mapping->key;
+		ret->mapping = mapping->serial;
+	}
 	lock_release(&holding_lock);
 	return known;
+}
+
+bool quota_mapping_is_stale(const struct holding_reference *reference)
+{
+	const struct entry *mapping;
+	bool stale;
+
+	if (!reference->mapping)
+		return false;
+	lock_acquire(&holding_lock);
+	mapping = table_find(&mappings, reference->address);
+	stale = !mapping || mapping->serial != reference->mapping;
+	lock_release(&holding_lock);
+	return stale;
 }

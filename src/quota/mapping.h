@@ -14,6 +14,9 @@
  * lies. False: no known memory is mapped there. */
 bool quota_reference_begin_mapped(uint64_t address, struct holding_reference *ret);
 
+/* Whether the mapping by which the reference was found has ended since. */
+bool quota_mapping_is_stale(const struct holding_reference *reference);
+
 /* The memory is mapped at the address. The mapping has the reference from now on. True: the table
  * had another mapping there, whose end the library did not see. Its reference has ended, and the
  * caller commits *ret_before. */

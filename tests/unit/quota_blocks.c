@@ -399,7 +399,7 @@ static long fail_maps(long number)
 	return number == SYS_mmap ? -ENOMEM : 0;
 }
 
-/* Where a mark has no memory, all small blocks may be the one. */
+/* Where a mark has no memory, every block may be the one. */
 UNIT_TEST(test_unmarked)
 {
 	struct block block;
@@ -411,7 +411,95 @@ UNIT_TEST(test_unmarked)
 	block = begin_to_leave(BASE);
 	sys_fault = NULL;
 	assert_false(is_found(BASE + KIB));
-	assert_true(is_found(BASE + 64 * MIB));
+	assert_false(is_found(BASE + 64 * MIB));
 	blocks_left(&block, false);
 	assert_true(is_found(BASE + KIB));
+}
+
+/* A block is found when it is settled, or not any more. */
+UNIT_TEST(test_unsettled)
+{
+	const struct block big = {.address = BASE, .size_bytes = 8 * MIB, .context = 1},
+			   small = {.address = BASE + 64 * MIB, .size_bytes = KIB, .context = 1};
+	struct block removed;
+	uint64_t bytes;
+
+	enter(BASE + 64 * MIB + KIB, KIB);
+	assert_int_equal(blocks_enter_unsettled(&big, &bytes), 0);
+	assert_int_equal(bytes, 8 * MIB);
+	assert_int_equal(blocks_enter_unsettled(&small, &bytes), 0);
+	assert_int_equal(bytes, 0);
+	assert_false(is_found(big.address));
+	assert_false(is_found(small.address));
+	blocks_settled(&big);
+	assert_true(is_found(big.address));
+	assert_true(blocks_remove(small.address, &removed, &bytes));
+	assert_false(is_found(small.address));
+	blocks_left(&small, false);
+	assert_true(is_found(small.address)); /* as far as is known */
+}
+
+/* The driver gives the address of a block that is being freed to one that is settled. */
+UNIT_TEST(test_settled_meanwhile)
+{
+	const struct block block = {.address = BASE, .size_bytes = KIB, .context = 1};
+	struct block first;
+	uint64_t bytes;
+
+	enter(BASE + KIB, KIB);
+	enter(BASE, KIB);
+	first = begin_to_leave(BASE);
+	assert_int_equal(blocks_enter_unsettled(&block, &bytes), 0);
+	assert_false(is_found(BASE));
+	blocks_settled(&block);
+	assert_true(is_found(BASE));
+	blocks_left(&first, false);
+	assert_true(is_found(BASE));
+}
+
+/* -- a context ends in the driver before it does in the accounts ------------------------------- */
+
+static uint64_t end_context(uint64_t context)
+{
+	uint64_t bytes, managed;
+
+	blocks_remove_context(context, &bytes, &managed);
+	blocks_context_ending(0);
+	assert_int_equal(managed, 0);
+	return bytes;
+}
+
+/* The driver gives the places of its blocks to blocks of another context. */
+UNIT_TEST(test_replaced)
+{
+	enter_in(1, BASE, 64 * MIB);
+	enter_in(1, BASE + 128 * MIB, KIB);
+	enter_in(1, BASE + 256 * MIB, 4 * MIB); /* nothing comes here */
+	blocks_context_ending(1);
+	assert_int_equal(enter_in(2, BASE, 32 * MIB), 32 * MIB);
+	assert_int_equal(enter_in(2, BASE + 128 * MIB, KIB), 2 * MIB);
+	assert_int_equal(end_context(1), 64 * MIB + 2 * MIB + 4 * MIB);
+	assert_int_equal(leave(BASE), 32 * MIB);
+	assert_int_equal(leave(BASE + 128 * MIB), 2 * MIB);
+}
+
+/* Several of its blocks shared the granule. */
+UNIT_TEST(test_replaced_in_granule)
+{
+	enter_in(1, BASE, KIB);
+	enter_in(1, BASE + KIB, KIB);
+	blocks_context_ending(1);
+	assert_int_equal(enter_in(2, BASE, KIB), 2 * MIB);
+	assert_int_equal(end_context(1), 2 * MIB);
+	assert_int_equal(leave(BASE), 2 * MIB);
+}
+
+/* The driver has refused to end the context. */
+UNIT_TEST(test_not_ended)
+{
+	enter_in(1, BASE, KIB);
+	blocks_context_ending(1);
+	blocks_context_ending(0);
+	assert_int_equal(enter_in(1, BASE + KIB, KIB), 0);
+	assert_int_equal(end_context(1), 2 * MIB);
 }

@@ -1,5 +1,9 @@
 /* The records of exports: blocks that are freed meanwhile, or while another process has the lock.
  */
+#include <errno.h>
+#include <pthread.h>
+#include <sys/mman.h>
+
 #include "allocation.h"
 #include "context.h"
 #include "export.h"
@@ -89,6 +93,39 @@ UNIT_TEST(test_withdrawn_while_lock_is_held)
 	assert_int_equal(quota_used(0), 18 * MIB);
 }
 
+static struct quota_reservation tentative;
+
+static void *settle_small(void *address)
+{
+	const struct block block = block_at((uint64_t)(uintptr_t)address, KIB, false);
+
+	return quota_settle(&tentative, &block) == -EDQUOT ? address : NULL;
+}
+
+/* A small block that is about to be refused. Nobody can export it meanwhile. */
+UNIT_TEST(test_unsettled)
+{
+	const uint64_t address = BASE + 64 * MIB;
+	struct quota_block found;
+	pthread_t thread;
+	void *refused;
+
+	attach_anew(4 * MIB);
+	allocate(BASE, 4 * MIB);
+	assert_int_equal(quota_reserve(0, false, KIB, &tentative), 0);
+	assert_true(tentative.tentative);
+	lock_elsewhere();
+	assert_int_equal(pthread_create(&thread, NULL, settle_small, (void *)(uintptr_t)address),
+			 0);
+	await_waiter();
+	assert_false(quota_find_block(address, &found));
+	unlock_elsewhere();
+	assert_int_equal(pthread_join(thread, &refused), 0);
+	assert_ptr_equal(refused, (void *)(uintptr_t)address);
+	quota_cancel(&tentative);
+	assert_int_equal(quota_used(0), 4 * MIB);
+}
+
 /* -- the address is another block's before the call that freed the first one returns ------------
  */
 
@@ -132,6 +169,27 @@ UNIT_TEST(test_exports_of_two_blocks)
 	assert_int_equal(own_usage(0).offset, 8 * MIB);
 	quota_export_cancel(first);
 	assert_int_equal(own_usage(0).total, 0);
+}
+
+/* The caller closes the descriptor, of which another thread may have made a copy. */
+UNIT_TEST(test_freed_while_exported)
+{
+	struct quota_block block;
+	uint32_t serial;
+	int fd = memfd_create("a descriptor", MFD_CLOEXEC);
+
+	attach_anew(LIMIT);
+	assert_true(fd >= 0);
+	allocate(BASE, 8 * MIB);
+	block = known(BASE);
+	serial = begin_export(BASE);
+	release(BASE);
+	assert_false(quota_export_end_fd(serial, &block, fd));
+	assert_false(quota_exports_look());
+	assert_int_equal(quota_used(0), 8 * MIB);
+	close(fd);
+	assert_true(quota_exports_look());
+	assert_int_equal(quota_used(0), 0);
 }
 
 UNIT_TEST(test_free_is_refused)
@@ -191,6 +249,31 @@ UNIT_TEST(test_context_ends)
 	assert_int_equal(data(), 0);
 	assert_int_equal(region_used(&holder, 0), 8 * MIB);
 	region_close(&holder);
+}
+
+/* The driver has given the place of an exported block to a block of another context. */
+UNIT_TEST(test_context_ends_and_block_is_replaced)
+{
+	struct quota_context_reservation reservation;
+	struct quota_reservation allocation;
+	struct block other = block_at(BASE, 4 * MIB, false);
+
+	attach_anew(LIMIT);
+	assert_int_equal(quota_context_reserve(0, 0, &reservation), 0);
+	assert_int_equal(quota_context_settle(&reservation, 1, 2 * MIB, 0), 0);
+	allocate(BASE, 8 * MIB);
+	export(BASE);
+	quota_ending_begin();
+	quota_context_ending(1);
+	other.context = 2;
+	assert_int_equal(quota_reserve(0, false, 4 * MIB, &allocation), 0);
+	assert_int_equal(quota_settle(&allocation, &other), 0);
+	quota_context_end(1);
+	quota_context_ending(0);
+	quota_ending_end();
+	assert_int_equal(data(), 4 * MIB);
+	release(BASE);
+	assert_int_equal(data(), 0);
 }
 
 /* -- what an application frees may be no block ------------------------------------------------- */

@@ -203,10 +203,12 @@ static CUresult free_block(const struct freeing *freeing, CUdeviceptr address, C
 	if (result == CUDA_ERROR_NOT_SUPPORTED && release->block.managed &&
 	    oversubscribe_allowed() && deferred_free(address, stream, release))
 		return CUDA_SUCCESS;
-	if (result == CUDA_SUCCESS)
-		await(named(stream), release);
-	else
+	if (result != CUDA_SUCCESS)
 		freeing_undo(freeing);
+	else if (freeing_has_ended(freeing))
+		quota_free_commit(release);
+	else
+		await(named(stream), release);
 	return result;
 }
 

@@ -338,10 +338,12 @@ MAKER(cuVDPAUCtxCreate_v2, pCtx, device,
 /* -- ending contexts --------------------------------------------------------------------------- */
 
 /* Before a call that may end a context. Returns whether a quota applies; then end_unlock is called
- * after the driver's call. context: the one that probably ends, or NULL. The pacer drops its events
- * in it, as other threads must not query events that end with their context. Until end_unlock, no
- * comparison with NVML lowers the accounts. */
-static bool end_lock(CUcontext context)
+ * after the driver's call. perhaps: the only context that the call may end. context: the same if it
+ * probably ends, or NULL. The pacer drops its events in that one, as other threads must not query
+ * events that end with their context. Until end_unlock, no comparison with NVML lowers the
+ * accounts.
+ */
+static bool end_lock(CUcontext context, CUcontext perhaps)
 {
 	bool locked;
 
@@ -350,6 +352,7 @@ static bool end_lock(CUcontext context)
 	if (locked) {
 		take_turn();
 		quota_ending_begin();
+		quota_context_ending((uintptr_t)perhaps);
 	}
 	pace_end_streams();
 	if (locked && context)
@@ -360,6 +363,7 @@ static bool end_lock(CUcontext context)
 static void end_unlock(bool locked)
 {
 	if (locked) {
+		quota_context_ending(0);
 		quota_ending_end();
 		end_turn();
 	}
@@ -384,23 +388,22 @@ static CUresult ended(bool locked, CUresult result, bool gone, CUcontext context
 
 /*
  * Defines the hook of a call that may end a context. Only here do the accounts record the end
- * before the driver is called. ending: the context that probably ends, or NULL. after: an
- * expression of `locked` and `result` that ends the context in the accounts, and returns the
- * result.
+ * before the driver is called. ending, perhaps: end_lock's. after: an expression of `locked` and
+ * `result` that ends the context in the accounts, and returns the result.
  */
-#define ENDER(name, ending, after, parameters, arguments) \
-	CUresult name parameters                          \
-	{                                                 \
-		bool locked = end_lock(ending);           \
-		CUresult result;                          \
-                                                          \
-		trace_call(__func__);                     \
-		result = cuda.name arguments;             \
-		return after;                             \
+#define ENDER(name, ending, perhaps, after, parameters, arguments) \
+	CUresult name parameters                                   \
+	{                                                          \
+		bool locked = end_lock(ending, perhaps);           \
+		CUresult result;                                   \
+                                                                   \
+		trace_call(__func__);                              \
+		result = cuda.name arguments;                      \
+		return after;                                      \
 	}
 
-ENDER(cuCtxDestroy, ctx, ended(locked, result, true, ctx), (CUcontext ctx), (ctx))
-ENDER(cuCtxDestroy_v2, ctx, ended(locked, result, true, ctx), (CUcontext ctx), (ctx))
+ENDER(cuCtxDestroy, ctx, ctx, ended(locked, result, true, ctx), (CUcontext ctx), (ctx))
+ENDER(cuCtxDestroy_v2, ctx, ctx, ended(locked, result, true, ctx), (CUcontext ctx), (ctx))
 
 /* The last of several detaches ends the context. The driver is asked whether it has ended. */
 static CUresult detached(bool locked, CUresult result, CUcontext context)
@@ -412,7 +415,7 @@ static CUresult detached(bool locked, CUresult result, CUcontext context)
 	return ended(locked, result, gone, context);
 }
 
-ENDER(cuCtxDetach, ctx, detached(locked, result, ctx), (CUcontext ctx), (ctx))
+ENDER(cuCtxDetach, ctx, ctx, detached(locked, result, ctx), (CUcontext ctx), (ctx))
 
 /* -- the primary context ----------------------------------------------------------------------- */
 
@@ -493,10 +496,12 @@ static CUresult primary_ended(bool locked, CUresult result, CUdevice dev)
 }
 
 /* The context may be retained elsewhere, and not end. */
-ENDER(cuDevicePrimaryCtxRelease, NULL, primary_ended(locked, result, dev), (CUdevice dev), (dev))
-ENDER(cuDevicePrimaryCtxRelease_v2, NULL, primary_ended(locked, result, dev), (CUdevice dev), (dev))
-
-ENDER(cuDevicePrimaryCtxReset, primary_of(dev), primary_ended(locked, result, dev), (CUdevice dev),
-      (dev))
-ENDER(cuDevicePrimaryCtxReset_v2, primary_of(dev), primary_ended(locked, result, dev),
+ENDER(cuDevicePrimaryCtxRelease, NULL, primary_of(dev), primary_ended(locked, result, dev),
       (CUdevice dev), (dev))
+ENDER(cuDevicePrimaryCtxRelease_v2, NULL, primary_of(dev), primary_ended(locked, result, dev),
+      (CUdevice dev), (dev))
+
+ENDER(cuDevicePrimaryCtxReset, primary_of(dev), primary_of(dev), primary_ended(locked, result, dev),
+      (CUdevice dev), (dev))
+ENDER(cuDevicePrimaryCtxReset_v2, primary_of(dev), primary_of(dev),
+      primary_ended(locked, result, dev), (CUdevice dev), (dev))

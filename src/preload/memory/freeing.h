@@ -36,9 +36,20 @@ static inline void freeing_drop_if_ended(const struct block *block, uint64_t end
 		quota_free_commit(&release);
 }
 
-/* The driver has refused to free the block. */
+/* Whether the context of the block has ended, and the block with it. */
+static inline bool freeing_has_ended(const struct freeing *freeing)
+{
+	return quota_context_has_ended(freeing->release.block.context, freeing->ends);
+}
+
+/* The driver has refused to free the block. If its context has ended, another block may be there.
+ */
 static inline void freeing_undo(const struct freeing *freeing)
 {
+	if (freeing_has_ended(freeing)) {
+		quota_free_commit(&freeing->release);
+		return;
+	}
 	quota_free_undo(&freeing->release);
 	freeing_drop_if_ended(&freeing->release.block, freeing->ends);
 }

@@ -15,6 +15,7 @@
 #include "import.h"
 #include "imports.h"
 #include "log.h"
+#include "mapping.h"
 #include "quota.h"
 #include "sys.h"
 #include "trace.h"
@@ -25,11 +26,11 @@
 
 /* -- VMM allocations --------------------------------------------------------------------------- */
 
-/* The driver has exported memory as a descriptor. If the memory's handle is other memory's by now,
- * the descriptor may be of either, and is closed. */
+/* The driver has exported memory as a descriptor. If other memory has the handle by now, or is
+ * mapped there, the descriptor may be of either, and is closed. */
 static CUresult exported_fd(const struct holding_reference *reference, int fd)
 {
-	if (quota_reference_is_stale(reference)) {
+	if (quota_reference_is_stale(reference) || quota_mapping_is_stale(reference)) {
 		sys_close(fd);
 		return CUDA_ERROR_INVALID_VALUE;
 	}
@@ -197,11 +198,14 @@ static CUresult export_block(const struct range *range, CUdeviceptr base,
 	if (!quota_export_begin(base, block, &serial, &full))
 		return full ? CUDA_ERROR_OUT_OF_MEMORY : refuse_uncounted();
 	result = export_range(range, ret_fd);
-	if (result == CUDA_SUCCESS)
-		quota_export_end_fd(serial, block, *ret_fd);
-	else
+	if (result != CUDA_SUCCESS) {
 		quota_export_cancel(serial);
-	return result;
+		return result;
+	}
+	if (quota_export_end_fd(serial, block, *ret_fd))
+		return CUDA_SUCCESS;
+	sys_close(*ret_fd);
+	return refuse_uncounted();
 }
 
 /* True if the driver cannot say. */

@@ -562,6 +562,11 @@ CUresult cuMulticastBindMem(CUmemGenericAllocationHandle mcHandle, size_t mcOffs
 	if (result == CUDA_SUCCESS)
 		result = cuda.cuMulticastBindMem(mcHandle, mcOffset, memHandle, memOffset, size,
 						 flags);
+	if (result == CUDA_SUCCESS && renew_reference(&reference)) {
+		result = imports_map(&reference, memOffset + size);
+		if (result != CUDA_SUCCESS)
+			cuda.cuMulticastUnbind(mcHandle, reference.device, mcOffset, size);
+	}
 	return bound(result, mcHandle, mcOffset, &reference);
 }
 
@@ -575,6 +580,10 @@ CUresult cuMulticastBindAddr(CUmemGenericAllocationHandle mcHandle, size_t mcOff
 	if (!virtual_reference_begin_mapped(memptr, &reference))
 		return cuda.cuMulticastBindAddr(mcHandle, mcOffset, memptr, size, flags);
 	result = cuda.cuMulticastBindAddr(mcHandle, mcOffset, memptr, size, flags);
+	if (result == CUDA_SUCCESS && quota_mapping_is_stale(&reference)) {
+		cuda.cuMulticastUnbind(mcHandle, reference.device, mcOffset, size);
+		result = CUDA_ERROR_INVALID_VALUE; /* other memory may have been bound */
+	}
 	return bound(result, mcHandle, mcOffset, &reference);
 }
 

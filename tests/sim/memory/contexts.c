@@ -138,6 +138,22 @@ TEST(two)
 	assert_contexts(0, 0);
 }
 
+/* Both are made before anything is allocated, so that NVML shows only what they cost together. */
+TEST(two_guesses)
+{
+	CUcontext a, b;
+
+	init("2g");
+	a = create();
+	b = create();
+	take(KIB);
+	assert_contexts(2, 2 * MIB);
+	CHECK_OK(cuCtxDestroy_v2(a));
+	assert_contexts(1, 2 * MIB);
+	CHECK_OK(cuCtxDestroy_v2(b));
+	assert_contexts(0, 0);
+}
+
 /* Managed memory, which is in no process's figure, goes with its context as well. */
 TEST(two_with_managed)
 {
