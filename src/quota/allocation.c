@@ -190,6 +190,14 @@ bool quota_find_block(uint64_t address, struct quota_block *ret_block)
 	return !block.managed;
 }
 
+bool quota_is_block_of(uint64_t context, uint64_t address)
+{
+	struct block block;
+	uint64_t bytes;
+
+	return blocks_find(address, &block, &bytes) && block.context == context;
+}
+
 uint64_t account_frees_in_part(void)
 {
 	return __atomic_load_n(&frees_in_part, __ATOMIC_SEQ_CST);

@@ -48,6 +48,10 @@ struct quota_block {
  * block begins at the address. */
 bool quota_find_block(uint64_t address, struct quota_block *ret_block);
 
+/* Whether the block at the address is of the context. False: it is not known, or is being freed, or
+ * the context has ended and the driver has given its place to a block of another context. */
+bool quota_is_block_of(uint64_t context, uint64_t address);
+
 struct quota_release {
 	struct block block;
 	uint64_t bytes;   /* to give back, less what exports of the block keep charged */

@@ -269,16 +269,6 @@ bool quota_context_has_ended(uint64_t context, uint64_t ends_before)
 	return ended;
 }
 
-/* False: another thread is freeing the block, or the driver has given its place to a block of
- * another context. */
-static bool is_block_of(uint64_t context, uint64_t address)
-{
-	struct block block;
-	uint64_t bytes;
-
-	return blocks_find(address, &block, &bytes) && block.context == context;
-}
-
 /* Exported blocks are freed one by one, as other processes or descriptors may keep them. */
 static void end_exports(uint64_t context)
 {
@@ -286,7 +276,7 @@ static void end_exports(uint64_t context)
 	uint64_t address;
 
 	while (context && exports_find_of(context, &address))
-		if (is_block_of(context, address) && quota_free_begin(address, &release))
+		if (quota_is_block_of(context, address) && quota_free_begin(address, &release))
 			quota_free_commit(&release);
 		else
 			exports_end(exports_leave(address, context), 0, 0);

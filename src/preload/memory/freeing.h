@@ -32,6 +32,7 @@ static inline void freeing_drop_if_ended(const struct block *block, uint64_t end
 	struct quota_release release;
 
 	if (quota_context_has_ended(block->context, ends) &&
+	    quota_is_block_of(block->context, block->address) &&
 	    quota_free_begin(block->address, &release))
 		quota_free_commit(&release);
 }
