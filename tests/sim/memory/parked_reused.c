@@ -192,7 +192,7 @@ static CUdeviceptr guess_address(void)
 			    CUDA_SUCCESS &&
 		    size == SIZE)
 			return base;
-	CHECK(!"the block was found");
+	CHECK_SAYING(false, "no block of that size is found");
 	return 0;
 }
 
