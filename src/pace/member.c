@@ -19,8 +19,8 @@
 #define SPIN_NS    (2 * NS_PER_MS) /* of closing, in which a waiting launch asks without a sleep */
 #define SPIN_TIMES 50              /* empty loops between two questions */
 
-/* What the process has in flight on a device. Each device has this state, also while it is no
- * member of a gang. */
+/* The work that the process has in flight on a device. Each device has this state, also while it is
+ * no member of a gang. */
 struct member {
 	struct in_flight in_flight;
 	uint64_t reached;    /* launches that the device had finished at reached_ns; atomic */

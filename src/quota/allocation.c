@@ -263,7 +263,7 @@ void quota_free_postpone(void)
 	account_end(); /* the charge stays */
 }
 
-/* What an export keeps does not become module memory: NVML does not count it, so the next
+/* Memory that an export keeps does not become module memory: NVML does not count it, so the next
  * comparison would refund it. */
 void quota_free_orphan(const struct quota_release *release)
 {

@@ -154,19 +154,6 @@ static int64_t enter_locked(const struct block *block)
 		       : enter_span(block);
 }
 
-int blocks_enter(const struct block *block, uint64_t *ret_bytes)
-{
-	int64_t taken;
-
-	lock_acquire(&lock);
-	taken = enter_locked(block);
-	lock_release(&lock);
-	if (taken < 0)
-		return (int)taken;
-	*ret_bytes = (uint64_t)taken;
-	return 0;
-}
-
 static struct block block_of(uint64_t address, uint64_t size_bytes, const struct entry *entry)
 {
 	return (struct block){.address = address,
@@ -235,19 +222,29 @@ static void unmark_locked(const struct block *block, bool is_block)
 		mark->reused |= is_block;
 }
 
-int blocks_enter_unsettled(const struct block *block, uint64_t *ret_bytes)
+static int enter(const struct block *block, bool is_settled, uint64_t *ret_bytes)
 {
 	int64_t taken;
 
 	lock_acquire(&lock);
 	taken = enter_locked(block);
-	if (taken >= 0)
+	if (taken >= 0 && !is_settled)
 		mark_locked(&leaving, block);
 	lock_release(&lock);
 	if (taken < 0)
 		return (int)taken;
 	*ret_bytes = (uint64_t)taken;
 	return 0;
+}
+
+int blocks_enter(const struct block *block, uint64_t *ret_bytes)
+{
+	return enter(block, true, ret_bytes);
+}
+
+int blocks_enter_unsettled(const struct block *block, uint64_t *ret_bytes)
+{
+	return enter(block, false, ret_bytes);
 }
 
 void blocks_settled(const struct block *block)

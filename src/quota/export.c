@@ -290,17 +290,17 @@ static void end_freed_locked(struct export *export, int fd)
 bool quota_export_end_fd(uint32_t serial, const struct quota_block *block, int fd)
 {
 	struct export export;
-	bool is_there;
+	bool stays;
 
 	lock_acquire(&lock);
 	export = take_pending_locked(serial);
-	is_there = export.memory && !is_freed(export.memory);
+	stays = export.memory && !is_freed(export.memory);
 	if (export.memory)
 		record_fd_locked(&export, fd, block->bytes);
 	else
 		end_freed_locked(&export, fd);
 	lock_release(&lock);
-	return is_there;
+	return stays;
 }
 
 void quota_export_cancel(uint32_t serial)

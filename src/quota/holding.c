@@ -341,14 +341,6 @@ bool quota_holding_charge(enum holding_kind kind, uint64_t handle, int *ret_devi
 	return entry != NULL;
 }
 
-bool quota_holding_is_known(enum holding_kind kind, uint64_t handle)
-{
-	uint64_t bytes;
-	int device;
-
-	return quota_holding_charge(kind, handle, &device, &bytes);
-}
-
 /* -- releasing -------------------------------------------------------------------------------- */
 
 /* Begins to release a reference to the entry (NULL: there is none). */

@@ -83,8 +83,7 @@ bool quota_reference_drop(const struct holding_reference *reference,
 uint32_t quota_holding_note_export(uint64_t handle);
 void quota_reference_note_export(const struct holding_reference *reference);
 
-/* Whether the handle is known. quota_holding_charge also says what is charged for it. */
-bool quota_holding_is_known(enum holding_kind kind, uint64_t handle);
+/* Whether the handle is known, and what is charged for it. */
 bool quota_holding_charge(enum holding_kind kind, uint64_t handle, int *ret_device,
 			  uint64_t *ret_bytes);
 

@@ -9,8 +9,8 @@
  * that is not 0. From that store on the slot counts. The slots of living processes are never moved
  * or shared.
  *
- * What always holds. A status changes from 0 under the lock alone, by a process that has the byte
- * at that time. So a process that holds the lock and finds the byte of such a slot unlocked
+ * What always holds. Only the process that has the byte changes a status from 0, and only under the
+ * lock. So a process that holds the lock and finds the byte of such a slot unlocked
  * has found a dead owner. A living owner would have the byte. A new process may lock the byte at
  * the next moment, but cannot store a status before the lock is released, and then clears the slot
  * itself. If the byte is locked, or the answer is an error, the owner may live and the slot is left

@@ -233,11 +233,8 @@ UNIT_TEST(test_block_is_gone)
 /* The end of the context frees exported blocks, too. */
 UNIT_TEST(test_context_ends)
 {
-	struct quota_context_reservation reservation;
-
 	attach_anew(LIMIT);
-	assert_int_equal(quota_context_reserve(0, 0, &reservation), 0);
-	assert_int_equal(quota_context_settle(&reservation, 1, 2 * MIB, 0), 0);
+	make_context(1);
 	allocate(BASE, 8 * MIB);
 	export(BASE);
 	lock_elsewhere();
@@ -254,13 +251,11 @@ UNIT_TEST(test_context_ends)
 /* The driver has given the place of an exported block to a block of another context. */
 UNIT_TEST(test_context_ends_and_block_is_replaced)
 {
-	struct quota_context_reservation reservation;
 	struct quota_reservation allocation;
 	struct block other = block_at(BASE, 4 * MIB, false);
 
 	attach_anew(LIMIT);
-	assert_int_equal(quota_context_reserve(0, 0, &reservation), 0);
-	assert_int_equal(quota_context_settle(&reservation, 1, 2 * MIB, 0), 0);
+	make_context(1);
 	allocate(BASE, 8 * MIB);
 	export(BASE);
 	quota_ending_begin();

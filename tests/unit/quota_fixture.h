@@ -12,6 +12,7 @@
 
 #include "account.h"
 #include "allocation.h"
+#include "context.h"
 #include "size.h"
 #include "unit.h"
 
@@ -143,6 +144,15 @@ UNUSED static struct block block_at(uint64_t address, uint64_t size_bytes, bool 
 {
 	return (struct block){
 		.address = address, .size_bytes = size_bytes, .context = 1, .managed = managed};
+}
+
+/* Makes all calls of a context that takes 100 MiB. */
+UNUSED static void make_context(uint64_t context)
+{
+	struct quota_context_reservation reservation;
+
+	assert_int_equal(quota_context_reserve(0, MIB, &reservation), 0);
+	assert_int_equal(quota_context_settle(&reservation, context, 100 * MIB, 0), 0);
 }
 
 /* Makes all calls of an allocation that succeeds. */

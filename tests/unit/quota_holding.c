@@ -24,12 +24,12 @@ UNIT_TEST(test_kinds)
 	assert_int_equal(bytes, 8 * MIB);
 	assert_true(quota_holding_charge(HOLDING_PHYSICAL, OTHER, &device, &bytes));
 	assert_int_equal(device, 1);
-	assert_false(quota_holding_is_known(HOLDING_ARRAY, OTHER));
+	assert_false(is_known(HOLDING_ARRAY, OTHER));
 	assert_true(let_go_of(HOLDING_ARRAY, HANDLE));
 	assert_int_equal(own_usage(0).data, 4 * MIB);
 	assert_true(let_go_of(HOLDING_IMPORT, HANDLE));
 	assert_int_equal(own_usage(0).offset, 0);
-	assert_true(quota_holding_is_known(HOLDING_PHYSICAL, HANDLE));
+	assert_true(is_known(HOLDING_PHYSICAL, HANDLE));
 	assert_true(let_go(HANDLE) && let_go(OTHER));
 	assert_int_equal(own_usage(0).total + own_usage(1).total, 0);
 	assert_true(is_quiet());
@@ -114,19 +114,11 @@ UNIT_TEST(test_no_memory)
 	map(BASE, 2 * MIB, HANDLE);
 	sys_fault = NULL;
 	assert_rests_at(0);
-	assert_false(quota_holding_is_known(HOLDING_ARRAY, HANDLE));
+	assert_false(is_known(HOLDING_ARRAY, HANDLE));
 	assert_int_equal(quota_mappings(BASE, BASE + GIB), 0);
 }
 
 /* -- contexts --------------------------------------------------------------------------------- */
-
-static void make_context(uint64_t context)
-{
-	struct quota_context_reservation reservation;
-
-	assert_int_equal(quota_context_reserve(0, MIB, &reservation), 0);
-	assert_int_equal(quota_context_settle(&reservation, context, 100 * MIB, 0), 0);
-}
 
 UNIT_TEST(test_context_ends)
 {
@@ -172,9 +164,8 @@ static void *reserve_in_thread(void *arg)
 
 static int knows_something(void)
 {
-	return quota_holding_is_known(HOLDING_PHYSICAL, HANDLE) ||
-	       quota_holding_is_known(HOLDING_ARRAY, OTHER) || quota_mappings(BASE, BASE + GIB) ||
-	       holdings_doubt(0) || !is_quiet();
+	return is_known(HOLDING_PHYSICAL, HANDLE) || is_known(HOLDING_ARRAY, OTHER) ||
+	       quota_mappings(BASE, BASE + GIB) || holdings_doubt(0) || !is_quiet();
 }
 
 /* What waits for the region's lock in vain is refused, and what goes back meanwhile goes back with

@@ -11,6 +11,14 @@
 #define CONTEXT ((uint64_t)0x77)
 #define UNIT    (64 * KIB)
 
+UNUSED static bool is_known(enum holding_kind kind, uint64_t handle)
+{
+	uint64_t bytes;
+	int device;
+
+	return quota_holding_charge(kind, handle, &device, &bytes);
+}
+
 UNUSED static void hold_on(enum holding_kind kind, int device, uint64_t context,
 			   uint64_t size_bytes, uint64_t handle)
 {

@@ -202,7 +202,7 @@ UNIT_ROWS(rows)
 				 (unsigned)(step - row->step), last, (unsigned long long)data());
 	}
 	assert_rests_at(0);
-	assert_false(quota_holding_is_known(HOLDING_PHYSICAL, HANDLE));
+	assert_false(is_known(HOLDING_PHYSICAL, HANDLE));
 	assert_int_equal(quota_mappings(BASE, BASE + GIB), 0);
 }
 
@@ -227,9 +227,9 @@ UNIT_TEST(test_references)
 	assert_int_equal(going.handle, HANDLE);
 	assert_int_equal(own_usage(1).data, 6 * MIB); /* until the driver has let go */
 	assert_false(is_quiet());
-	assert_true(quota_holding_is_known(HOLDING_PHYSICAL, HANDLE));
+	assert_true(is_known(HOLDING_PHYSICAL, HANDLE));
 	quota_holding_unref_commit(&going);
-	assert_false(quota_holding_is_known(HOLDING_PHYSICAL, HANDLE));
+	assert_false(is_known(HOLDING_PHYSICAL, HANDLE));
 	assert_int_equal(own_usage(1).total, 0);
 	assert_false(quota_holding_unref_begin(HOLDING_PHYSICAL, HANDLE, &going));
 	assert_true(is_quiet());

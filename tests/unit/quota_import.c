@@ -51,11 +51,8 @@ static void close_at(uint64_t address)
 
 static void with_context(void)
 {
-	struct quota_context_reservation reservation;
-
 	attach_anew(LIMIT);
-	assert_int_equal(quota_context_reserve(0, 0, &reservation), 0);
-	assert_int_equal(quota_context_settle(&reservation, CONTEXT, 2 * MIB, 0), 0);
+	make_context(CONTEXT);
 	of_context = own_usage(0).offset;
 }
 
@@ -192,7 +189,7 @@ UNIT_TEST(test_larger_than_charge)
 	assert_int_equal(data(), 0);
 }
 
-/* What an application frees may be no address. */
+/* An application may free a value that is no address. */
 UNIT_TEST(test_no_address)
 {
 	struct quota_pointer pointer;

@@ -1,4 +1,4 @@
-/* What is being freed at an address: a block of the accounts, or anything else. */
+/* A free under way at an address: of a block of the accounts, or of anything else. */
 #pragma once
 
 #include "allocation.h"

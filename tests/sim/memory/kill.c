@@ -233,7 +233,8 @@ static void be_patient_and_small(int wire)
 	tell(wire, 1);
 }
 
-/* What a process that is being killed held is waited for, where the slice has no room. */
+/* Where the slice has no room, an allocation waits for the memory of a process that is being
+ * killed. */
 static void wait_for_dying(void (*patient)(int wire))
 {
 	struct member victim, lives;

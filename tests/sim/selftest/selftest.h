@@ -47,7 +47,7 @@
 void selftest_begin(const char *gpus);
 
 /* False if the process has a real driver: tests/gpu/selftest.sh runs the tests on a GPU as well.
- * What takes more than a GPU has, or may not be done to one, is then left out. */
+ * Tests that take more than a GPU has, or do what may not be done to one, are then left out. */
 bool selftest_is_simulated(void);
 
 /* Calls cuInit, and makes the primary context of device 0 current. */
