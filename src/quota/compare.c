@@ -43,17 +43,17 @@
 #define GUESS_INTERVAL_NS     (10 * NS_PER_MS) /* while threads keep comparisons from being made */
 
 /*
- * NVML mostly answers within 10 us. Where it takes longer, comparisons take at most 1 % of the
- * time, and at most 10 % where one is urgent, because the slice is nearly full or because code was
- * loaded. The intervals that follow from this are bounded, as the driver's own memory is held by
- * comparisons alone.
+ * NVML mostly answers within 10 us; with several GPUs, a millisecond was seen. Where a comparison
+ * takes longer, comparisons take at most 1 % of the time, and at most 10 % where one is urgent,
+ * because the slice is nearly full or because code was loaded. The intervals that follow from this
+ * are bounded, as the driver's own memory is held by comparisons alone.
  */
 #define ANSWER_TIMES        100
 #define ANSWER_TIMES_URGENT 10
 #define ANSWER_MOST_NS      (500 * NS_PER_MS)
 
-/* About how long NVML takes; atomic. A quick answer counts at once. Slow ones at most double the
- * figure each, as a question starts NVML, or the thread loses its processor meanwhile. */
+/* About how long a comparison takes; atomic. A quick one counts at once. Slow ones at most double
+ * the figure each, as a question starts NVML, or the thread loses its processor meanwhile. */
 static uint64_t answer_ns;
 #define ANSWER_LEAST_NS (10 * NS_PER_US)
 
@@ -161,7 +161,8 @@ static uint64_t affordable_ns(uint64_t interval_ns, uint64_t times)
 	return interval_ns > least_ns ? interval_ns : least_ns;
 }
 
-bool quota_reconcile_due(int device)
+/* `hurries`: the comparison is urgent if the slice is nearly full. */
+static bool is_due(int device, bool hurries)
 {
 	uint64_t now = clock_coarse_ns();
 	uint64_t interval = affordable_ns(RECONCILE_INTERVAL_NS, ANSWER_TIMES);
@@ -180,13 +181,23 @@ bool quota_reconcile_due(int device)
 	}
 	if (guess)
 		interval = affordable_ns(GUESS_INTERVAL_NS, ANSWER_TIMES_URGENT);
-	else if (now - last >= urgent && quota_is_narrow(device))
+	else if (hurries && now - last >= urgent && quota_is_narrow(device))
 		interval = urgent;
 	if (now - last < interval)
 		return false;
 	/* One thread gets true; the others see the new time. */
 	return __atomic_compare_exchange_n(&reconciled_ns[device], &last, now, false,
 					   __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+}
+
+bool quota_reconcile_due(int device)
+{
+	return is_due(device, true);
+}
+
+bool quota_reconcile_due_at_wait(int device)
+{
+	return is_due(device, false);
 }
 
 /* Makes a comparison due in 10 ms, unless one is due earlier. */

@@ -7,14 +7,17 @@
 /*
  * Whether this process's accounts of the device are due to be compared with NVML's figure. They are
  * due when a new context's cost is not known yet, after quota_reconcile_soon, and after 20 ms, or 2
- * ms where the slice is nearly full. The times are longer where NVML answers slowly
+ * ms where the slice is nearly full. The times are longer where comparisons take long
  * (quota_reconcile_took). True for one caller, who then takes a ticket, reads NVML and calls
  * quota_reconcile. After quota_expect_code, a comparison is due for every caller until one has been
  * made whose ticket was taken later.
  */
 bool quota_reconcile_due(int device);
+/* The same after a wait for work of the device. No allocation follows that depends on the
+ * comparison, so a slice that is nearly full is compared no more often than others. */
+bool quota_reconcile_due_at_wait(int device);
 
-/* NVML took so many ns for its last answer. */
+/* The last comparison took so many ns, from the reading of the accounts to their correction. */
 void quota_reconcile_took(uint64_t ns);
 
 /* Whether NVML has given a plausible figure for this process on the device. Then a comparison finds

@@ -92,20 +92,24 @@ static bool let_go_of_kept(struct region *region, struct vgpu_region_share *char
 	return gone;
 }
 
-/* Whether a process died from whose slot descriptors may keep memory. */
+/* Whether a process died from whose slot descriptors may keep memory. Whether a slot's process
+ * lives is a system call, which is made once for each slot. */
 static bool any_dead_exporter(struct region *region)
 {
-	unsigned count = region_shares_in_use(region->file), asked = VGPU_SLOTS_MAX;
+	uint64_t living[VGPU_SLOTS_MAX / 64] = {0}; /* a bit for each slot */
+	unsigned count = region_shares_in_use(region->file);
 
 	for (unsigned i = 0; i < count; i++) {
 		struct vgpu_region_share *share = &region->file->own.shares[i];
+		unsigned slot = REGION_LOAD(share->slot) % VGPU_SLOTS_MAX;
+		uint64_t bit = (uint64_t)1 << slot % 64;
 
 		if (!region_is_descriptor_key(REGION_LOAD(share->key)) ||
-		    !region_share_is_charge(share) || REGION_LOAD(share->slot) == asked)
+		    !region_share_is_charge(share) || living[slot / 64] & bit)
 			continue;
-		asked = REGION_LOAD(share->slot);
 		if (!region_share_may_live(region, share))
 			return true;
+		living[slot / 64] |= bit;
 	}
 	return false;
 }

@@ -265,7 +265,7 @@ static void look_at_books(void)
 	pools_synchronised();
 	if (device >= 0 || cuda.cuCtxGetDevice(&device) == CUDA_SUCCESS)
 		if (quota_has_device(device))
-			reconcile_books(device);
+			reconcile_at_wait(device);
 }
 
 static void look(void)

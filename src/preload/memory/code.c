@@ -76,13 +76,17 @@ CUresult code_admit(CUdevice device)
 	return is_tight(device) ? admit(device) : CUDA_SUCCESS;
 }
 
-static bool is_loaded(const void *handle, enum lazy_code_kind kind)
+bool code_is_loaded(CUfunction function)
 {
 	CUfunctionLoadingState state;
 
-	return kind == LAZY_CODE_ONCE &&
-	       cuda.cuFuncIsLoaded(&state, (CUfunction)(uintptr_t)handle) == CUDA_SUCCESS &&
+	return cuda.cuFuncIsLoaded(&state, function) == CUDA_SUCCESS &&
 	       state == CU_FUNCTION_LOADING_STATE_LOADED;
+}
+
+static bool is_loaded(const void *handle, enum lazy_code_kind kind)
+{
+	return kind == LAZY_CODE_ONCE && code_is_loaded((CUfunction)(uintptr_t)handle);
 }
 
 CUresult code_admit_handle(const void *handle, CUstream stream)

@@ -15,3 +15,7 @@ CUresult code_admit(CUdevice device);
  * loaded in the stream's context: as code_admit. A handle is let through if its code may be loaded:
  * the library does not know the handle, or the driver says so. */
 CUresult code_admit_handle(const void *handle, CUstream stream);
+
+/* Whether the driver says that the function's code is loaded. False if it cannot say: drivers
+ * before CUDA 12.4. */
+bool code_is_loaded(CUfunction function);

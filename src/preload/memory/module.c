@@ -102,6 +102,21 @@ CUresult cuLibraryGetModule(CUmodule *pMod, CUlibrary library)
 	return load_now(result, result == CUDA_SUCCESS ? *pMod : NULL);
 }
 
+/* A kernel and its function in the current context have the same code. Programs launch one of the
+ * two, and ask for the other again and again. So the code of both is awaited until the driver says
+ * that it is loaded. */
+static void note_loaded(CUkernel kernel, CUfunction function)
+{
+	bool awaits_kernel = lazy_code_is_awaited(kernel, NULL);
+
+	if (!awaits_kernel && !lazy_code_is_awaited(function, NULL))
+		return;
+	if (awaits_kernel && !code_is_loaded(function))
+		return;
+	lazy_code_launched(kernel, NULL, true);
+	lazy_code_launched(function, NULL, true);
+}
+
 CUresult cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel)
 {
 	CUfunction made = NULL;
@@ -115,9 +130,10 @@ CUresult cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel)
 	if (result != CUDA_SUCCESS)
 		return result;
 	signs_name_as(launch_name(made), launch_name(kernel));
-	if (lazy_code_any() && lazy_code_is_awaited(kernel, NULL))
-		quota_expect_code(); /* the driver may have loaded it */
-	return hand_out_function(made, pFunc);
+	result = hand_out_function(made, pFunc);
+	if (result == CUDA_SUCCESS && lazy_code_any())
+		note_loaded(kernel, made);
+	return result;
 }
 
 /* For a function from cuModuleEnumerateFunctions, the driver reports the local memory only here. */

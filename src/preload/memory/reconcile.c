@@ -64,16 +64,13 @@ static int look(CUdevice device, struct quota_ticket *ret_ticket, uint64_t *ret_
 {
 	char uuid[VGPU_UUID_LEN];
 	unsigned tickets = 0;
-	uint64_t from_ns;
 	int error;
 
 	pools_correct(device); /* otherwise memory that is charged ahead would count as held */
 	do
 		*ret_ticket = quota_reconcile_ticket(device);
 	while (pools_correct(device) && ++tickets < TICKETS);
-	from_ns = clock_now_ns();
 	error = state_device_uuid(device, uuid) ? nvml_own_usage(uuid, ret_bytes) : -ENOENT;
-	quota_reconcile_took(clock_now_ns() - from_ns);
 	if (pools_correct(device))
 		ret_ticket->stamp = QUOTA_NO_STAMP;
 	return error;
@@ -87,7 +84,7 @@ void reconcile_forked(void)
 }
 
 /* If memory is found to be freed, the accounts change, and NVML's figure is read again. */
-static bool compare_locked(CUdevice device)
+static bool look_and_settle(CUdevice device)
 {
 	struct quota_ticket ticket;
 	uint64_t bytes;
@@ -102,6 +99,15 @@ static bool compare_locked(CUdevice device)
 	if (!error && async_free_found_gone(device, quota_excess(device, &ticket, bytes)))
 		error = look(device, &ticket, &bytes);
 	return error != -EAGAIN && quota_reconcile(device, &ticket, error ? NULL : &bytes);
+}
+
+static bool compare_locked(CUdevice device)
+{
+	uint64_t from_ns = clock_now_ns();
+	bool compared = look_and_settle(device);
+
+	quota_reconcile_took(clock_now_ns() - from_ns);
+	return compared;
 }
 
 /* Threads wait before allocations, and not before frees. So each thread may make one more free
@@ -155,6 +161,14 @@ void reconcile_books(CUdevice device)
 	if (is_resting())
 		wait_for_rest();
 	if (quota_reconcile_due(device))
+		compare(device, 0, false);
+}
+
+void reconcile_at_wait(CUdevice device)
+{
+	if (is_resting())
+		wait_for_rest();
+	if (quota_reconcile_due_at_wait(device))
 		compare(device, 0, false);
 }
 

@@ -5,10 +5,13 @@
 
 /*
  * Reconciles if that is due (quota_reconcile_due: a new context's cost is not known yet, or 20 ms
- * have passed). Hooks of allocations, synchronisations and queries call this, so no thread is
- * needed, and other calls take no longer. The process must be attached.
+ * have passed). Hooks of allocations and queries call this, and hooks of synchronisations
+ * reconcile_at_wait. So no thread is needed, and other calls take no longer. The process must be
+ * attached.
  */
 void reconcile_books(CUdevice device);
+/* The same after a wait for work, where a slice that is nearly full makes nothing urgent. */
+void reconcile_at_wait(CUdevice device);
 
 /* Reconciles at once, as the driver took or gave back an amount that is not known. */
 void reconcile_now(CUdevice device);

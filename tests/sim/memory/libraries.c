@@ -4,6 +4,8 @@
 
 #include <unistd.h>
 
+#include "parked.h"
+
 static CUlibrary loaded(void)
 {
 	CUlibrary library = NULL;
@@ -149,6 +151,24 @@ static const struct own_row rows[] = {
 };
 TEST_TABLE(rows, own_play);
 /* clang-format on */
+
+/* Libraries ask for the function of a kernel before each launch. Only the first answer may have
+ * loaded code, so the others make no comparison due. 300 comparisons would take six seconds
+ * otherwise; the last would wait until the alarm. */
+TEST(asked_again)
+{
+	CUfunction function;
+	CUkernel kernel;
+
+	park("nvmlDeviceGetComputeRunningProcesses_v3@300");
+	start("16g");
+	kernel = kernel_of(loaded());
+	alarm(20);
+	for (unsigned i = 0; i < 1000; i++) {
+		CHECK_OK(cuKernelGetFunction(&function, kernel));
+		CHECK_OK(cuCtxSynchronize());
+	}
+}
 
 /* In a context on another GPU, which is new, the same handles have it loaded once more. */
 TEST(used_in_another_context)
