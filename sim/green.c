@@ -124,9 +124,11 @@ CUresult cuDevResourceGenerateDesc(CUdevResourceDesc *phDesc, CUdevResource *res
 	return CUDA_SUCCESS;
 }
 
+/* Without a description, the green context has all multiprocessors (H200, driver 580.159). */
 static uint64_t cost_bytes(const struct CUdevResourceDesc_st *desc)
 {
-	unsigned more = (COST_MAX_MIB - COST_MIN_MIB) * desc->multiprocessors / SIM_MULTIPROCESSORS;
+	unsigned multiprocessors = desc ? desc->multiprocessors : SIM_MULTIPROCESSORS;
+	unsigned more = (COST_MAX_MIB - COST_MIN_MIB) * multiprocessors / SIM_MULTIPROCESSORS;
 
 	return (uint64_t)(COST_MIN_MIB + more / 2 * 2) << 20;
 }
@@ -140,9 +142,9 @@ CUresult cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice de
 
 	if (result)
 		return result;
-	if (!phCtx || flags != default_stream || !handle_is(desc, HANDLE_RESOURCES))
+	if (!phCtx || flags != default_stream || (desc && !handle_is(desc, HANDLE_RESOURCES)))
 		return CUDA_ERROR_INVALID_VALUE;
-	if (!device_gpu(dev, &gpu) || desc->device != dev)
+	if (!device_gpu(dev, &gpu) || (desc && desc->device != dev))
 		return CUDA_ERROR_INVALID_DEVICE;
 	CUgreenCtx green = malloc(sizeof *green);
 	if (!green || !handle_add(green, HANDLE_GREEN)) {

@@ -137,9 +137,9 @@ CUresult cuMemHostUnregister(void *p)
 		return result;
 	pthread_mutex_lock(&lock);
 	struct host_range **node = tfind(&key, &ranges, range_compare);
-	if (!node || !(*node)->registered) {
+	if (!node) {
 		result = CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
-	} else if ((*node)->address != key.address) {
+	} else if (!(*node)->registered || (*node)->address != key.address) {
 		result = CUDA_ERROR_INVALID_VALUE;
 	} else {
 		range = *node;

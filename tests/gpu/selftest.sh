@@ -18,12 +18,14 @@ log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 same=0 differ=0
 for name; do
-    if LD_LIBRARY_PATH=$libraries timeout "$seconds" "$build/tests/sim/selftest/sim_selftest_$name" >"$log" 2>&1; then
+    status=0
+    LD_LIBRARY_PATH=$libraries timeout "$seconds" "$build/tests/sim/selftest/sim_selftest_$name" >"$log" 2>&1 || status=$?
+    if [ "$status" -eq 0 ]; then
         same=$((same + 1))
         printf 'same     %s\n' "$name"
     else
         differ=$((differ + 1))
-        printf 'differs  %-12s status %s  %s\n' "$name" "$?" "$(tail -n 1 "$log")"
+        printf 'differs  %-12s status %s  %s\n' "$name" "$status" "$(tail -n 1 "$log")"
     fi
 done
 echo "$same the same, $differ differ, on $(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader | head -n 1)"

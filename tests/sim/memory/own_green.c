@@ -230,7 +230,7 @@ TEST(green_rejected)
 	desc = share(8);
 	CHECK_EQUAL(cuGreenCtxCreate(&one, desc, 0, 1), CUDA_ERROR_UNKNOWN);
 	CHECK_EQUAL(cuGreenCtxCreate(&one, desc, 0, 0), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQUAL(cuGreenCtxCreate(&one, NULL, 0, 1), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuGreenCtxCreate(&one, desc, 0, 0), CUDA_ERROR_INVALID_VALUE);
 	CHECK_EQUAL(cuGreenCtxCreate(NULL, desc, 0, 1), CUDA_ERROR_INVALID_VALUE);
 	CHECK_EQUAL(cuGreenCtxCreate(&one, desc, 7, 1), CUDA_ERROR_INVALID_DEVICE);
 	CHECK_EQUAL(cuGreenCtxCreate(&one, desc, -1, 1), CUDA_ERROR_INVALID_DEVICE);

@@ -44,9 +44,17 @@ static void test_refused(void)
 	CUgreenCtx green;
 
 	CHECK_EQUAL(cuGreenCtxCreate(&green, desc, 0, 0), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQUAL(cuGreenCtxCreate(&green, NULL, 0, 1), CUDA_ERROR_INVALID_VALUE);
 	CHECK_EQUAL(cuGreenCtxCreate(&green, desc, 1, 1), CUDA_ERROR_INVALID_DEVICE);
 	CHECK_EQUAL(selftest_used(0), 0);
+}
+
+/* Without a description it has the whole device. */
+static void test_undescribed(void)
+{
+	CUgreenCtx green;
+
+	CHECK_OK(cuGreenCtxCreate(&green, NULL, 0, 1));
+	CHECK_OK(cuGreenCtxDestroy(green));
 }
 
 /* A green context makes the primary context, and ends it with the last reference, as cuda.h says.
@@ -95,7 +103,8 @@ static void test_cost(void)
 /* What is made in it outlives it. */
 static void test_memory(void)
 {
-	static const char ptx[] = ".version 8.0\n.target sm_90\n.visible .entry nothing() { ret; }";
+	static const char ptx[] =
+		".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry nothing() { ret; }";
 	CUcontext primary, context, whose;
 	CUdeviceptr p;
 	CUstream stream;
@@ -134,6 +143,7 @@ int main(void)
 	selftest_begin("1x8G");
 	CHECK_OK(cuInit(0));
 	test_refused();
+	test_undescribed();
 	test_primary();
 	selftest_context();
 	start = selftest_used(0);

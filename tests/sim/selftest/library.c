@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static const char ptx[] = ".version 8.0\n.target sm_90\n.visible .entry nothing() { ret; }";
+static const char ptx[] =
+	".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry nothing() { ret; }";
 static uint64_t start; /* what the contexts cost */
 static char path[] = "/tmp/vgpu-selftest-ptx-XXXXXX";
 
