@@ -1,6 +1,6 @@
 /*
  * A table maps the place of each known binding to a physical handle and an owner. The entry has the
- * serial of the memory, too. holding_lock protects the table.
+ * serial of the memory, too, and one of its own. holding_lock protects the table.
  *
  * Always: each entry has one reference to its memory. The call that removes the entry, or puts
  * another binding in its place, releases that reference. Only quota_unbind_never leaves it. Where
@@ -35,6 +35,7 @@ bool quota_bound(uint64_t place, uint64_t owner, const struct holding_reference 
 		binding->handle = reference->handle;
 		binding->memory_serial = reference->serial;
 		binding->owner = owner;
+		binding->serial = holding_new_serial_locked();
 	}
 	holding_keep_locked(reference);
 	lock_release(&holding_lock);
@@ -43,7 +44,17 @@ bool quota_bound(uint64_t place, uint64_t owner, const struct holding_reference 
 	return before;
 }
 
-bool quota_unbound(uint64_t place, struct holding_release *ret_release)
+uint32_t quota_newest_binding(void)
+{
+	uint32_t newest;
+
+	lock_acquire(&holding_lock);
+	newest = holding_newest_serial_locked();
+	lock_release(&holding_lock);
+	return newest;
+}
+
+bool quota_unbound(uint64_t place, uint32_t newest, struct holding_release *ret_release)
 {
 	struct entry *binding;
 	bool known = false;
@@ -51,7 +62,7 @@ bool quota_unbound(uint64_t place, struct holding_release *ret_release)
 	account_begin();
 	lock_acquire(&holding_lock);
 	binding = table_find(&bindings, place);
-	if (binding) {
+	if (binding && (int32_t)(binding->serial - newest) <= 0) {
 		known = holding_let_go_locked(binding, ret_release);
 		table_remove(&bindings, binding);
 	}

@@ -20,9 +20,13 @@
 bool quota_bound(uint64_t place, uint64_t owner, const struct holding_reference *reference,
 		 struct holding_release *ret_before);
 
-/* Removes the binding at the place. True: its reference is to be released, as after
- * quota_holding_unref_begin. False: no known memory is bound there. */
-bool quota_unbound(uint64_t place, struct holding_release *ret_release);
+/* The serial of the newest binding. It is taken before the driver is asked to end bindings: another
+ * thread may bind other memory at the same place before this one calls quota_unbound. */
+uint32_t quota_newest_binding(void);
+
+/* Removes the binding at the place, if it is not newer than that serial. True: its reference is to
+ * be released, as after quota_holding_unref_begin. False: no known memory is bound there. */
+bool quota_unbound(uint64_t place, uint32_t newest, struct holding_release *ret_release);
 
 /* The owner is gone, or the context with all its arrays. This ends the references of its bindings.
  * It returns how many of them, up to `most`, were the last to their memory. The caller commits

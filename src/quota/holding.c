@@ -148,6 +148,11 @@ uint32_t holding_new_serial_locked(void)
 	return ++serials;
 }
 
+uint32_t holding_newest_serial_locked(void)
+{
+	return serials;
+}
+
 int quota_holding_add(const struct holding_reservation *reservation, uint64_t handle)
 {
 	struct table *table = &tables[reservation->kind];

@@ -17,8 +17,9 @@ extern struct lock holding_lock;
 
 /* -- holding.c --------------------------------------------------------------------------------- */
 
-/* A serial that no other memory and no other mapping has. */
+/* A serial that no other memory, mapping or binding has, and the last one that was given. */
 uint32_t holding_new_serial_locked(void);
+uint32_t holding_newest_serial_locked(void);
 
 /* The entry of the memory that has the handle now. NULL: the handle is not known. */
 const struct entry *holding_find_locked(enum holding_kind kind, uint64_t handle);

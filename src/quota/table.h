@@ -35,7 +35,7 @@ struct entry {
 		uint32_t launched;      /* graph.c: trims before the last launch, and 1 */
 	};
 	uint32_t pending; /* holding.c: of `references`, those that calls make or end */
-	uint32_t serial;  /* holding.c, mapping.c, moved.c */
+	uint32_t serial;  /* holding.c, mapping.c, binding.c, moved.c */
 };
 
 _Static_assert(sizeof(struct entry) == 40, "a table may have millions of entries");

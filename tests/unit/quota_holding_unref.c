@@ -344,7 +344,7 @@ UNIT_TEST(test_referrers_of_the_memory_before)
 	assert_false(quota_reference_begin_mapped(BASE, &reference));
 	assert_int_equal(unmap(BASE, BASE + GIB), 0);
 	assert_int_equal(quota_mappings(BASE, BASE + GIB), 0);
-	assert_false(quota_unbound(BASE + 1, &release));
+	assert_false(quota_unbound(BASE + 1, quota_newest_binding(), &release));
 	assert_int_equal(quota_unbind_owner(OWNER, &release, 1), 0);
 	assert_rests_at(4 * MIB);
 	assert_true(let_go(HANDLE));

@@ -9,6 +9,7 @@
  * recorded as well, because the end of such an array unmaps memory that is mapped into it
  * (virtual.c).
  */
+#include "bindings.h"
 #include "context.h"
 #include "cuda.h"
 #include "headroom.h"
@@ -16,7 +17,6 @@
 #include "pools.h"
 #include "quota.h"
 #include "trace.h"
-#include "virtual.h"
 
 #define NO_MEMORY_FLAGS (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING)
 #define ALIGNMENT       ((uint64_t)64 << 10)
@@ -325,7 +325,7 @@ static CUresult finish_end(struct holding_release *release, CUresult result)
 		/* Until the commit, no comparison lowers the accounts. If another array has the
 		 * handle by now, the bindings end with that array. */
 		if (!release->replaced)
-			virtual_end_owner(release->handle);
+			bindings_end_owner(release->handle);
 		quota_holding_unref_commit(release);
 		headroom_note_freed(release->device, release->bytes);
 	} else {

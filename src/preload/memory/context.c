@@ -22,6 +22,7 @@
 #include <errno.h>
 #include <stdint.h>
 
+#include "bindings.h"
 #include "clock.h"
 #include "context.h"
 #include "context_making.h"
@@ -42,7 +43,6 @@
 #include "state.h"
 #include "sys.h"
 #include "trace.h"
-#include "virtual.h"
 
 #define PATIENCE_MS       1000 /* to wait for others that make contexts whose cost is a guess */
 #define PATIENCE_KNOWN_MS 200  /* the same, if the cost has become known since */
@@ -377,7 +377,7 @@ static CUresult ended(bool locked, CUresult result, bool gone, CUcontext context
 		pace_end_context(context);
 		async_free_end_context(context);
 		deferred_end_context(context);
-		virtual_end_context(context);
+		bindings_end_context(context);
 		local_end_context(context);
 		lazy_code_context_ended(context);
 		quota_context_end((uint64_t)(uintptr_t)context);

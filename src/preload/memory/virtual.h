@@ -1,7 +1,4 @@
-/*
- * Sparse arrays and multicast objects, which refer to physical memory as handles and mappings do;
- * for the hooks that end them.
- */
+/* Physical memory (cuMemCreate) and the references to it, for the hooks that make and end them. */
 #pragma once
 
 #include <stdbool.h>
@@ -9,11 +6,6 @@
 
 #include "cuda_abi.h"
 #include "holding.h"
-
-/* An array has ended, or a context with all its arrays. References of memory bound to them end,
- * too. */
-void virtual_end_owner(uint64_t owner);
-void virtual_end_context(CUcontext context);
 
 /*
  * A reference to memory is counted before the driver makes it, so that another thread cannot end
@@ -26,6 +18,18 @@ bool virtual_reference_begin(CUmemGenericAllocationHandle memory,
 bool virtual_reference_begin_mapped(CUdeviceptr address, struct holding_reference *ret_reference);
 void virtual_reference_keep(struct holding_reference *reference);
 void virtual_reference_drop(const struct holding_reference *reference);
+
+/* The driver has made the reference: to the memory that has the handle now. Returns whether that is
+ * other memory than at the begin. */
+bool virtual_reference_renew(struct holding_reference *reference);
+/* virtual_reference_drop, for a caller that began several references between quota_ending_begin and
+ * quota_ending_end. */
+void virtual_reference_drop_counted(const struct holding_reference *reference);
+
+/* The driver has answered a call that drops the reference of the release. Returns `result`. */
+CUresult virtual_released(struct holding_release *release, CUresult result);
+/* The last reference to the memory has ended. */
+void virtual_memory_end(struct holding_release *release);
 
 /* cuMemRelease, with its accounts. */
 CUresult virtual_release(CUmemGenericAllocationHandle handle);
