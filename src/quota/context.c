@@ -279,7 +279,7 @@ static void end_exports(uint64_t context)
 		if (quota_is_block_of(context, address) && quota_free_begin(address, &release))
 			quota_free_commit(&release);
 		else
-			exports_end(exports_leave(address, context), 0, 0);
+			exports_end_replaced(exports_leave(address, context));
 }
 
 void quota_context_ending(uint64_t context)

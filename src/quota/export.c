@@ -21,7 +21,7 @@ struct export
 	uint64_t memory;               /* as export.h says; 0: only descriptors are left */
 	uint64_t context;              /* of a block, which ends with it; or 0 */
 	struct region_descriptors key; /* file is 0 for an export by handle */
-	uint64_t bytes;                /* charged as hidden, as only descriptors keep them */
+	uint64_t bytes; /* of the memory; if only descriptors are left, charged as hidden */
 	int device;
 	bool listed;      /* in the region's table of shares */
 	bool unsure;      /* it cannot be found out whether a descriptor is left */
@@ -146,6 +146,7 @@ static void record_handle_locked(struct export *export, const void *handle, size
 {
 	export->key = (struct region_descriptors){export_key(handle, len), 0};
 	export->listed = true;
+	export->bytes = bytes;
 	if (!is_known_locked(export->memory, export->key.key) &&
 	    list(export->device, &export->key, bytes) == 0 && !add_locked(export))
 		withdraw(export->device, export->key.key, 0, 0);
@@ -169,6 +170,7 @@ static bool record_first_locked(struct export *export, int fd, uint64_t bytes)
 	export->unsure = region_descriptor_mark(fd, &export->key) != 0;
 	if (export->unsure)
 		export->key.file = 1; /* not 0: this is an export by descriptor */
+	export->bytes = bytes;
 	added = add_locked(export);
 	if (added && !export->unsure)
 		exports[count - 1].listed = list(export->device, &export->key, bytes) == 0;
@@ -378,6 +380,17 @@ uint64_t exports_end(uint64_t memory, uint64_t bytes, uint64_t charged_bytes)
 			left = 0;
 	lock_release(&lock);
 	return charged_bytes - left;
+}
+
+void exports_end_replaced(uint64_t memory)
+{
+	if (!memory || is_empty())
+		return;
+	lock_acquire(&lock);
+	for (unsigned i = count; i-- > 0;)
+		if (exports[i].memory == memory)
+			end_locked(i, exports[i].bytes, 0);
+	lock_release(&lock);
 }
 
 bool exports_find_of(uint64_t context, uint64_t *ret_address)

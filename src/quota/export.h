@@ -83,6 +83,10 @@ void exports_return(uint64_t number, uint64_t address);
  * accounts change, as all of the following. */
 uint64_t exports_end(uint64_t memory, uint64_t bytes, uint64_t charged_bytes);
 
+/* The same for memory that the accounts do not have any more, as other memory has its place: it
+ * took as much as when it was exported, of which nothing is charged. */
+void exports_end_replaced(uint64_t memory);
+
 /* Finds the address of an exported block of the context. Blocks that are being freed do not count.
  */
 bool exports_find_of(uint64_t context, uint64_t *ret_address);

@@ -248,16 +248,13 @@ UNIT_TEST(test_context_ends)
 	region_close(&holder);
 }
 
-/* The driver has given the place of an exported block to a block of another context. */
-UNIT_TEST(test_context_ends_and_block_is_replaced)
+/* The context of an exported block ends. Meanwhile the driver gives the block's place to a block of
+ * another context. */
+static void replace_block_of_ending_context(void)
 {
 	struct quota_reservation allocation;
 	struct block other = block_at(BASE, 4 * MIB, false);
 
-	attach_anew(LIMIT);
-	make_context(1);
-	allocate(BASE, 8 * MIB);
-	export(BASE);
 	quota_ending_begin();
 	quota_context_ending(1);
 	other.context = 2;
@@ -269,6 +266,30 @@ UNIT_TEST(test_context_ends_and_block_is_replaced)
 	assert_int_equal(data(), 4 * MIB);
 	release(BASE);
 	assert_int_equal(data(), 0);
+}
+
+UNIT_TEST(test_context_ends_and_block_is_replaced)
+{
+	attach_anew(LIMIT);
+	make_context(1);
+	allocate(BASE, 8 * MIB);
+	export(BASE);
+	replace_block_of_ending_context();
+}
+
+/* Another process keeps the first block, and is charged for all of it. */
+UNIT_TEST(test_context_ends_and_imported_block_is_replaced)
+{
+	attach_anew(LIMIT);
+	make_context(1);
+	allocate(BASE, 8 * MIB);
+	export(BASE);
+	lock_elsewhere();
+	region_unlock(&holder);
+	assert_int_equal(import_elsewhere(), 8 * MIB);
+	replace_block_of_ending_context();
+	assert_int_equal(region_used(&holder, 0), 8 * MIB);
+	region_close(&holder);
 }
 
 /* -- what an application frees may be no block ------------------------------------------------- */
