@@ -44,9 +44,9 @@
 
 /*
  * NVML mostly answers within 10 us; with several GPUs, a millisecond was seen. Where a comparison
- * takes longer, comparisons take at most 1 % of the time, and at most 10 % where one is urgent,
- * because the slice is nearly full or because code was loaded. The intervals that follow from this
- * are bounded, as the driver's own memory is held by comparisons alone.
+ * takes longer, comparisons take at most 1 % of the time, and at most 10 % where one is urgent:
+ * before an allocation, because the slice is nearly full or because code was loaded. The intervals
+ * that follow from this are bounded, as the driver's own memory is held by comparisons alone.
  */
 #define ANSWER_TIMES        100
 #define ANSWER_TIMES_URGENT 10
@@ -161,7 +161,7 @@ static uint64_t affordable_ns(uint64_t interval_ns, uint64_t times)
 	return interval_ns > least_ns ? interval_ns : least_ns;
 }
 
-/* `hurries`: the comparison is urgent if the slice is nearly full. */
+/* `hurries`: the comparison is urgent if the slice is nearly full, or if code was loaded. */
 static bool is_due(int device, bool hurries)
 {
 	uint64_t now = clock_coarse_ns();
@@ -170,7 +170,8 @@ static bool is_due(int device, bool hurries)
 	uint64_t last = __atomic_load_n(&reconciled_ns[device], __ATOMIC_RELAXED);
 	bool guess = __atomic_load_n(&unmeasured[device], __ATOMIC_ACQUIRE);
 
-	if (is_code_due(device) && (now - last >= urgent || urgent == NARROW_INTERVAL_NS)) {
+	if (is_code_due(device) &&
+	    (urgent == NARROW_INTERVAL_NS || (hurries && now - last >= urgent))) {
 		__atomic_store_n(&reconciled_ns[device], now, __ATOMIC_RELAXED);
 		return true;
 	}

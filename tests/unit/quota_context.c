@@ -433,8 +433,10 @@ UNIT_TEST(test_slow_answers)
 	quota_expect_code();
 	assert_false(quota_reconcile_due(0));
 	sys_sleep_ns(110 * NS_PER_MS);
+	assert_false(quota_reconcile_due_at_wait(0));
 	assert_true(quota_reconcile_due(0));
 	quota_reconcile_took(0);
+	assert_true(quota_reconcile_due_at_wait(0));
 }
 
 /* Code was expected: a comparison is due for every caller until one has begun later. */
