@@ -6,6 +6,7 @@
 #include "cuda.h"
 #include "hooks.h"
 #include "launch.h"
+#include "pools.h"
 
 static bool is_told(CUresult result)
 {
@@ -52,6 +53,7 @@ CUresult cuStreamDestroy(CUstream hStream)
 {
 	cuda_bind();
 	pace_end_streams();
+	async_free_end_stream(hStream);
 	return cuda.cuStreamDestroy(hStream);
 }
 
@@ -59,6 +61,7 @@ CUresult cuStreamDestroy_v2(CUstream hStream)
 {
 	cuda_bind();
 	pace_end_streams();
+	async_free_end_stream(hStream);
 	return cuda.cuStreamDestroy_v2(hStream);
 }
 

@@ -11,10 +11,14 @@
  * A block of cuMemAlloc may also be freed in stream order. It leaves the accounts at once. Its
  * charge stays, and the block is in `awaited`, until
  *
- *     its stream or context is synchronised,     the charge is refunded
- *     or the context ends
+ *     its stream is synchronised, or the         the charge is refunded
+ *     stream's context; or that context or
+ *     the block's ends
  *     an event is synchronised, whose stream     the reconciliation finds the memory freed
  *     is not known, or the stream is destroyed   (async_free_found_gone)
+ *
+ * The stream may be of another context than the block. Another stream may get the handle of one
+ * that was destroyed with work in flight, so the entries of a destroyed stream have no handle.
  *
  * If `awaited` is full, the charge is left to the reconciliation at once (quota_free_orphan).
  */
@@ -37,10 +41,13 @@
 
 static struct lock lock = LOCK_INIT;
 static struct {
-	CUstream stream;
+	CUstream stream;   /* its name, or DESTROYED */
+	CUcontext context; /* the stream's */
 	struct quota_release release;
 } awaited[64];         /* under `lock` */
 static unsigned count; /* written under `lock`, read without */
+
+#define DESTROYED ((CUstream)1) /* named() returns it for no stream */
 
 #define STREAMS 16
 
@@ -56,9 +63,24 @@ void async_free_forked(void)
 	memset(freed_in, 0, sizeof(freed_in));
 }
 
-/* Takes a block out of `awaited` that is of the context and of that stream; NULL: of any stream. */
-static bool take_awaited(CUcontext context, const CUstream *stream,
-			 struct quota_release *ret_release)
+/* What has ended: the work of a stream, the work of a context, or a context. */
+struct ended {
+	CUcontext context; /* NULL: the stream's handle says enough */
+	CUstream stream;   /* its name */
+	bool all_streams;
+	bool context_ends; /* also of blocks in it that were freed in another context's stream */
+};
+
+static bool is_over(unsigned i, const struct ended *ended)
+{
+	if (ended->context_ends && awaited[i].release.block.context == (uintptr_t)ended->context)
+		return true;
+	if (ended->context && awaited[i].context != ended->context)
+		return false;
+	return ended->all_streams || awaited[i].stream == ended->stream;
+}
+
+static bool take_awaited(const struct ended *ended, struct quota_release *ret_release)
 {
 	bool found = false;
 
@@ -66,8 +88,7 @@ static bool take_awaited(CUcontext context, const CUstream *stream,
 		return false;
 	lock_acquire(&lock);
 	for (unsigned i = 0; i < count && !found; i++) {
-		if ((context && awaited[i].release.block.context != (uintptr_t)context) ||
-		    (stream && awaited[i].stream != *stream))
+		if (!is_over(i, ended))
 			continue;
 		found = true;
 		*ret_release = awaited[i].release;
@@ -78,7 +99,7 @@ static bool take_awaited(CUcontext context, const CUstream *stream,
 	return found;
 }
 
-static bool add_awaited(CUstream stream, const struct quota_release *release)
+static bool add_awaited(CUstream stream, CUcontext context, const struct quota_release *release)
 {
 	bool room;
 
@@ -86,6 +107,7 @@ static bool add_awaited(CUstream stream, const struct quota_release *release)
 	room = count < sizeof(awaited) / sizeof(awaited[0]);
 	if (room) {
 		awaited[count].stream = stream;
+		awaited[count].context = context;
 		awaited[count].release = *release;
 		__atomic_store_n(&count, count + 1, __ATOMIC_RELAXED);
 	}
@@ -93,20 +115,19 @@ static bool add_awaited(CUstream stream, const struct quota_release *release)
 	return room;
 }
 
-static void await(CUstream stream, const struct quota_release *release)
+static void await(CUstream stream, CUcontext context, const struct quota_release *release)
 {
 	quota_free_postpone();
-	if (!add_awaited(stream, release))
+	if (!add_awaited(stream, context, release))
 		quota_free_orphan(release);
 }
 
-/* All work of the stream is done, or all work of the context if stream is NULL: refunds the blocks
- * that were freed there. */
-static void settle(CUcontext context, const CUstream *stream)
+/* Refunds the blocks whose memory the driver has back. */
+static void settle(const struct ended *ended)
 {
 	struct quota_release release;
 
-	while (take_awaited(context, stream, &release)) {
+	while (take_awaited(ended, &release)) {
 		quota_free_resume();
 		quota_free_commit(&release);
 	}
@@ -114,7 +135,18 @@ static void settle(CUcontext context, const CUstream *stream)
 
 void async_free_end_context(CUcontext context)
 {
-	settle(context, NULL);
+	settle(&(struct ended){.context = context, .all_streams = true, .context_ends = true});
+}
+
+void async_free_end_stream(CUstream stream)
+{
+	if (!__atomic_load_n(&count, __ATOMIC_RELAXED) || (uintptr_t)stream <= 2)
+		return;
+	lock_acquire(&lock);
+	for (unsigned i = 0; i < count; i++)
+		if (awaited[i].stream == stream)
+			awaited[i].stream = DESTROYED;
+	lock_release(&lock);
 }
 
 /* Takes a block of the device out of `awaited` that has at most that many bytes. */
@@ -208,7 +240,7 @@ static CUresult free_block(const struct freeing *freeing, CUdeviceptr address, C
 	else if (freeing_has_ended(freeing))
 		quota_free_commit(release);
 	else
-		await(named(stream), release);
+		await(named(stream), launch_context(stream), release);
 	return result;
 }
 
@@ -277,16 +309,14 @@ static void look(void)
 /* Each context has default streams of its own, so the name of such a stream needs the context. */
 static CUresult stream_synchronised(CUresult result, CUstream stream)
 {
-	CUcontext context = NULL;
-	CUstream name;
+	struct ended ended = {.stream = named(stream)};
 
 	if (result != CUDA_SUCCESS || !quota_attached())
 		return result;
 	if (__atomic_load_n(&count, __ATOMIC_RELAXED)) {
 		if ((uintptr_t)stream <= 2)
-			cuda.cuCtxGetCurrent(&context);
-		name = named(stream);
-		settle(context, &name);
+			cuda.cuCtxGetCurrent(&ended.context);
+		settle(&ended);
 	}
 	note_synchronised(stream);
 	look();
@@ -350,7 +380,7 @@ static CUresult context_synchronised(CUresult result, CUcontext context)
 {
 	if (result == CUDA_SUCCESS && quota_attached()) {
 		if (context)
-			settle(context, NULL);
+			settle(&(struct ended){.context = context, .all_streams = true});
 		look();
 	}
 	return result;

@@ -67,6 +67,9 @@ void async_alloc_forked(void);
 void async_free_note(CUstream stream);
 /* async_free.c: memory that streams have yet to free is freed with the context. */
 void async_free_end_context(CUcontext context);
+/* The stream is about to be destroyed. The driver may give its handle to another stream while its
+ * work goes on. */
+void async_free_end_stream(CUstream stream);
 /* async_free.c: NVML counts `bytes` less than the accounts. Whether memory that streams had yet to
  * free explains some of them, and has been refunded. */
 bool async_free_found_gone(CUdevice device, uint64_t bytes);

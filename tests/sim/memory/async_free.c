@@ -70,6 +70,57 @@ TEST(with_its_context)
 	CHECK_EQUAL(outside_of(0, getpid()), 0);
 }
 
+/* A block of one context is freed in a busy stream of another. Synchronising its own context does
+ * not free it. The stream's does. */
+TEST(in_a_stream_of_another_context)
+{
+	CUcontext first, second;
+	CUfunction spin;
+	CUdeviceptr block;
+	CUstream streams[2] = {NULL};
+
+	for (unsigned i = 0; i < 2; i++) { /* a default stream, and one that was made */
+		if (i == 0) {
+			start("4g");
+			CHECK_OK(cuCtxGetCurrent(&first));
+			CHECK_OK(cuCtxCreate_v2(&second, 0, 0));
+			CHECK_OK(cuStreamCreate(&streams[1], NON_BLOCKING));
+			spin = spin_load();
+		}
+		CHECK_OK(cuCtxSetCurrent(first));
+		block = take(100 * MIB);
+		CHECK_OK(cuCtxSetCurrent(second));
+		busy(spin, 500 * MS, streams[i]);
+		give_async(block, streams[i]);
+		CHECK_OK(cuCtxSetCurrent(first));
+		CHECK_OK(cuStreamSynchronize(NULL));
+		CHECK_OK(cuCtxSynchronize());
+		assert_covered();
+		CHECK_OK(cuCtxSetCurrent(second));
+		CHECK_OK(cuCtxSynchronize());
+		CHECK_EQUAL(ledger_own(0).data, 0);
+	}
+}
+
+/* The stream is destroyed while it is busy, and another stream gets its handle. */
+TEST(in_a_destroyed_stream)
+{
+	CUfunction spin;
+
+	start("2g");
+	spin = spin_load();
+	for (unsigned i = 0; i < 3; i++) {
+		busy(spin, 300 * MS, other);
+		give_async(take(100 * MIB), other);
+		CHECK_OK(cuStreamDestroy_v2(other));
+		CHECK_OK(cuStreamCreate(&other, NON_BLOCKING));
+		synchronise(other);
+		assert_covered();
+		CHECK_OK(cuCtxSynchronize());
+		assert_data(0);
+	}
+}
+
 /* More at once than are kept in mind: the rest is compared with NVML, and charged until then. */
 TEST(very_many)
 {
