@@ -74,28 +74,41 @@ static void open_managed_pool(CUdevice device, unsigned location_type)
 		quota_pool_open((uintptr_t)pool, device, POOL_MANAGED | POOL_OF_DRIVER);
 }
 
-static void open_default_pools_of(CUdevice device)
+/* A device may have no pools. */
+static CUresult without_pools(CUresult result)
+{
+	return result == CUDA_ERROR_NOT_SUPPORTED ? CUDA_SUCCESS : result;
+}
+
+static CUresult open_default_pools_of(CUdevice device)
 {
 	CUmemoryPool pool;
+	CUresult result = cuda.cuDeviceGetDefaultMemPool(&pool, device);
 
-	if (cuda.cuDeviceGetDefaultMemPool(&pool, device) == CUDA_SUCCESS)
-		quota_pool_open((uintptr_t)pool, device, POOL_OF_DRIVER);
+	if (result != CUDA_SUCCESS)
+		return without_pools(result);
+	quota_pool_open((uintptr_t)pool, device, POOL_OF_DRIVER);
 	open_managed_pool(device, CU_MEM_LOCATION_TYPE_DEVICE);
 	open_managed_pool(device, CU_MEM_LOCATION_TYPE_INVALID); /* the same number as TYPE_NONE */
+	return CUDA_SUCCESS;
 }
 
 /* Opens the pools that the driver makes by itself, when a pool is used for the first time. A pool
- * that is not known after that is of host memory, or imported. */
-static void open_default_pools(void)
+ * that is not known after that is of host memory, or imported. If the driver does not say which its
+ * pools are, its error is returned: memory of an unknown pool is not counted. */
+static CUresult open_default_pools(void)
 {
 	static bool opened; /* release after the pools */
+	CUresult result = CUDA_SUCCESS;
 
 	if (__atomic_load_n(&opened, __ATOMIC_ACQUIRE))
-		return;
-	for (CUdevice device = 0; device < VGPU_DEVICES_MAX; device++)
+		return CUDA_SUCCESS;
+	for (CUdevice device = 0; device < VGPU_DEVICES_MAX && result == CUDA_SUCCESS; device++)
 		if (quota_has_device(device))
-			open_default_pools_of(device);
-	__atomic_store_n(&opened, true, __ATOMIC_RELEASE);
+			result = open_default_pools_of(device);
+	if (result == CUDA_SUCCESS)
+		__atomic_store_n(&opened, true, __ATOMIC_RELEASE);
+	return result;
 }
 
 /* The current pools of devices. The driver takes 15 ns to say, so it is asked once, and after each
@@ -103,20 +116,25 @@ static void open_default_pools(void)
 static CUmemoryPool current[VGPU_DEVICES_MAX]; /* atomic */
 static unsigned current_changes;               /* atomic */
 
-static CUmemoryPool current_pool(CUdevice device)
+/* CUDA_SUCCESS and NULL: the device has no pools. */
+static CUresult current_pool(CUdevice device, CUmemoryPool *ret_pool)
 {
-	CUmemoryPool pool = __atomic_load_n(&current[device], __ATOMIC_ACQUIRE);
 	unsigned changes;
+	CUresult result;
 
-	if (pool)
-		return pool;
+	*ret_pool = __atomic_load_n(&current[device], __ATOMIC_ACQUIRE);
+	if (*ret_pool)
+		return CUDA_SUCCESS;
 	changes = __atomic_load_n(&current_changes, __ATOMIC_SEQ_CST);
-	if (cuda.cuDeviceGetMemPool(&pool, device) != CUDA_SUCCESS)
-		return NULL;
-	__atomic_store_n(&current[device], pool, __ATOMIC_SEQ_CST);
+	result = cuda.cuDeviceGetMemPool(ret_pool, device);
+	if (result != CUDA_SUCCESS) {
+		*ret_pool = NULL;
+		return without_pools(result);
+	}
+	__atomic_store_n(&current[device], *ret_pool, __ATOMIC_SEQ_CST);
 	if (__atomic_load_n(&current_changes, __ATOMIC_SEQ_CST) != changes)
 		__atomic_store_n(&current[device], NULL, __ATOMIC_SEQ_CST);
-	return pool;
+	return CUDA_SUCCESS;
 }
 
 static CUresult current_changed(CUresult result)
@@ -269,14 +287,16 @@ static CUresult begin(struct taking *taking, CUmemoryPool pool, uint64_t size_by
 	if (result != CUDA_SUCCESS || !attached || !size_bytes)
 		return result;
 	if (!pool && device_of_stream(stream, &device))
-		pool = current_pool(device);
-	if (!pool)
-		return CUDA_SUCCESS; /* the driver refuses, and says why */
+		result = current_pool(device, &pool);
+	if (!pool || result != CUDA_SUCCESS)
+		return result; /* or the driver refuses, and says why */
 	taking->pool = (uintptr_t)pool;
 	taking->size_bytes = size_bytes;
 	error = reserve(taking);
 	if (error == -ENOENT) {
-		open_default_pools();
+		result = open_default_pools();
+		if (result != CUDA_SUCCESS)
+			return result;
 		error = reserve(taking);
 	}
 	taking->counted = error == 0;

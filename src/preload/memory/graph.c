@@ -28,14 +28,16 @@
 #include "trace.h"
 
 static struct lock lock = LOCK_INIT;
-static struct table needs; /* bytes by executable graph and device; under `lock` */
-static size_t need_count;  /* its entries; written under `lock`, read without */
-static uint32_t trims;     /* how often graph memory was trimmed, or turned out short; likewise */
-static unsigned devices;   /* a bit for each device on which a graph needs memory; likewise */
+static struct lock unreserved = LOCK_INIT; /* of launches without a reservation; before `lock` */
+static struct table needs;                 /* bytes by executable graph and device; under `lock` */
+static size_t need_count;                  /* its entries; written under `lock`, read without */
+static uint32_t trims;   /* how often graph memory was trimmed, or turned out short; likewise */
+static unsigned devices; /* a bit for each device on which a graph needs memory; likewise */
 
 void graphs_forked(void)
 {
 	lock_init(&lock);
+	lock_init(&unreserved);
 	table_clear(&needs);
 	need_count = 0;
 	devices = 0;
@@ -59,24 +61,25 @@ struct level {
 	CUgraphNode nodes[];
 };
 
-/* Begins to look at the nodes of a graph. False: there is no memory for that. */
+/* Begins to look at the nodes of a graph. False: there is no memory for that, or the driver does
+ * not say them. */
 static bool enter(struct level **level, CUgraph graph)
 {
 	size_t count = 0, size;
 	struct level *inner;
 	void *address;
 
-	if (cuda.cuGraphGetNodes(graph, NULL, &count) != CUDA_SUCCESS || count == 0)
+	if (cuda.cuGraphGetNodes(graph, NULL, &count) != CUDA_SUCCESS)
+		return false;
+	if (count == 0)
 		return true;
 	size = sizeof(*inner) + count * sizeof(CUgraphNode);
 	if (sys_map_private(size, &address) != 0)
 		return false;
 	inner = address;
 	*inner = (struct level){.outer = *level, .size_bytes = size, .count = count};
-	if (cuda.cuGraphGetNodes(graph, inner->nodes, &inner->count) != CUDA_SUCCESS)
-		inner->count = 0;
 	*level = inner;
-	return true;
+	return cuda.cuGraphGetNodes(graph, inner->nodes, &inner->count) == CUDA_SUCCESS;
 }
 
 static void leave(struct level **level)
@@ -87,16 +90,19 @@ static void leave(struct level **level)
 	sys_unmap(inner, inner->size_bytes);
 }
 
-static void add_allocation(struct need *need, CUgraphNode node)
+static bool add_allocation(struct need *need, CUgraphNode node)
 {
 	CUDA_MEM_ALLOC_NODE_PARAMS params = {.bytesize = 0};
+	CUresult result = cuda.cuGraphMemAllocNodeGetParams(node, &params);
 
-	if (cuda.cuGraphMemAllocNodeGetParams(node, &params) != CUDA_SUCCESS ||
-	    params.poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
+	if (result != CUDA_SUCCESS)
+		return result == CUDA_ERROR_NOT_SUPPORTED; /* NVML's figure has it later */
+	if (params.poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
 	    !quota_has_device(params.poolProps.location.id))
-		return;
+		return true;
 	need->bytes[params.poolProps.location.id] += granules_of(params.bytesize);
 	need->any = true;
+	return true;
 }
 
 static bool add_node(struct need *need, struct level **level, CUgraphNode node)
@@ -105,16 +111,15 @@ static bool add_node(struct need *need, struct level **level, CUgraphNode node)
 	CUgraph child;
 
 	if (cuda.cuGraphNodeGetType(node, &type) != CUDA_SUCCESS)
-		return true;
+		return false;
 	if (type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
-		add_allocation(need, node);
+		return add_allocation(need, node);
 	return type != CU_GRAPH_NODE_TYPE_GRAPH ||
-	       cuda.cuGraphChildGraphNodeGetGraph(node, &child) != CUDA_SUCCESS ||
-	       enter(level, child);
+	       (cuda.cuGraphChildGraphNodeGetGraph(node, &child) == CUDA_SUCCESS &&
+		enter(level, child));
 }
 
-/* Adds the needs of the graph and of its child graphs. False: there is no memory to look at all of
- * them. */
+/* Adds the needs of the graph and of its child graphs. False: they cannot all be looked at. */
 static bool add_graph(struct need *need, CUgraph graph)
 {
 	struct level *level = NULL;
@@ -182,6 +187,7 @@ static void forget(CUgraphExec exec, struct need *ret_need)
 struct launching {
 	uint64_t needs[VGPU_DEVICES_MAX]; /* bytes */
 	bool has[VGPU_DEVICES_MAX];       /* the graph was launched since the last trim */
+	bool alone;                       /* it has `unreserved` */
 	struct pool_reservation reservations[VGPU_DEVICES_MAX]; /* worst_bytes 0: none */
 };
 
@@ -264,8 +270,30 @@ static int reserve(CUdevice device, uint64_t bytes, bool has_memory,
 		       : -ENOENT;
 }
 
+/* The graph probably has its memory, and there is no room to reserve it. If the driver takes more
+ * for the launch, no other graph counts as having its memory (finish). So such launches are made
+ * one at a time. Returns whether the graph still counts as having its memory. */
+static bool go_alone(struct launching *launching, CUgraphExec exec, CUdevice device)
+{
+	if (!launching->has[device])
+		return false;
+	if (!launching->alone) {
+		lock_acquire(&unreserved);
+		launching->alone = true;
+		look_up(launching, exec);
+	}
+	return launching->has[device];
+}
+
+static void end_alone(struct launching *launching)
+{
+	if (launching->alone)
+		lock_release(&unreserved);
+	launching->alone = false;
+}
+
 /* Reserves the graph's memory on all devices or on none. */
-static CUresult begin_needs(struct launching *launching)
+static CUresult begin_needs(struct launching *launching, CUgraphExec exec)
 {
 	for (CUdevice device = 0; device < VGPU_DEVICES_MAX; device++) {
 		struct pool_reservation reservation;
@@ -277,8 +305,10 @@ static CUresult begin_needs(struct launching *launching)
 				&reservation);
 		if (error == 0) {
 			launching->reservations[device] = reservation;
-		} else if (error != -ENOENT && !(error == -EDQUOT && launching->has[device])) {
+		} else if (error != -ENOENT &&
+			   !(error == -EDQUOT && go_alone(launching, exec, device))) {
 			settle(launching);
+			end_alone(launching);
 			return headroom_refuse(device, launching->needs[device], error);
 		}
 	}
@@ -293,12 +323,12 @@ static CUresult begin(struct launching *launching, CUgraphExec exec, bool *ret_c
 		return CUDA_SUCCESS;
 	memset(launching->reservations, 0, sizeof(launching->reservations));
 	memset(launching->needs, 0, sizeof(launching->needs));
+	launching->alone = false;
 	*ret_counted = look_up(launching, exec);
-	return *ret_counted ? begin_needs(launching) : CUDA_SUCCESS;
+	return *ret_counted ? begin_needs(launching, exec) : CUDA_SUCCESS;
 }
 
-static CUresult finish(const struct launching *launching, CUgraphExec exec, bool counted,
-		       CUresult result)
+static CUresult finish(struct launching *launching, CUgraphExec exec, bool counted, CUresult result)
 {
 	if (!counted)
 		return result;
@@ -314,6 +344,7 @@ static CUresult finish(const struct launching *launching, CUgraphExec exec, bool
 		else if (result == CUDA_SUCCESS)
 			note_launch(exec, device);
 	}
+	end_alone(launching);
 	return result;
 }
 
@@ -392,8 +423,9 @@ CUresult cuGraphUpload_ptsz(CUgraphExec hGraph, CUstream hStream)
 
 /* -- instantiating ----------------------------------------------------------------------------- */
 
-/* The driver has made the executable graph. If its needs cannot be found out, as the host has no
- * memory left, the graph is destroyed and the call refused. */
+/* The driver has made the executable graph. If its needs cannot be found out, the graph is
+ * destroyed and the call refused: the host has no memory left, or another thread destroys the
+ * graph. */
 static CUresult made(CUresult result, CUgraph graph, const CUgraphExec *exec)
 {
 	struct need need = {.any = false};
@@ -454,7 +486,7 @@ static CUresult begin_upload(struct launching *launching, CUgraph graph,
 		if (need.bytes[device])
 			quota_pool_open(GRAPH_POOL(device), device, POOL_OF_DRIVER);
 	}
-	return begin_needs(launching);
+	return begin_needs(launching, NULL);
 }
 
 /* The graph that was uploaded has its memory. */

@@ -16,6 +16,8 @@
 #include "cuda.h"
 #include "headroom.h"
 #include "import.h"
+#include "quota.h"
+#include "reconcile.h"
 #include "sys.h"
 
 #define TRIES 8 /* to be the only thread that reads a pool's figure */
@@ -211,12 +213,22 @@ bool pools_give_back(CUdevice device)
 
 /* -- allocations ------------------------------------------------------------------------------- */
 
+/* The driver does not say what the pool reserves, so nothing can be charged before the allocation.
+ * What the device holds by now is charged first. -ENOENT: there is room for the allocation. */
+static int grow_unseen(CUdevice device, uint64_t size_bytes)
+{
+	uint64_t limit = quota_limit(device);
+
+	reconcile_now(device);
+	return limit && quota_used(device) + size_bytes > limit ? -EDQUOT : -ENOENT;
+}
+
 static int grow(uint64_t pool, uint64_t size_bytes, struct pool_reservation *reservation)
 {
 	struct pool_figure figure;
 
 	return pool_read(pool, &figure) ? quota_pool_grow(pool, size_bytes, &figure, reservation)
-					: -ENOENT;
+					: grow_unseen(reservation->device, size_bytes);
 }
 
 int pool_grow(uint64_t pool, uint64_t size_bytes, struct pool_reservation *reservation)

@@ -34,7 +34,8 @@ bool pool_streams_wait(uint64_t pool);
 bool pool_empty(uint64_t pool);
 
 /* When quota_pool_reserve returns -EAGAIN: quota_pool_grow, which tries to make room before it
- * refuses. */
+ * refuses. -ENOENT: nothing is charged, as the driver does not say what the pool reserves, and
+ * NVML's figure leaves room. */
 int pool_grow(uint64_t pool, uint64_t size_bytes, struct pool_reservation *reservation);
 
 /* Before the driver destroys a pool that was taken off the list: waits until no thread asks about

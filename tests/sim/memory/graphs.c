@@ -341,6 +341,59 @@ TEST(side_by_side_when_full)
 	destroy(execs[1]);
 }
 
+#define THREADS 4
+
+static CUgraphExec lasting[THREADS]; /* graphs whose memory stays allocated */
+
+static void *launch_lasting(void *i)
+{
+	CUstream own;
+
+	cuda_start(0);
+	CHECK_OK(cuStreamCreate(&own, NON_BLOCKING));
+	cuGraphLaunch(lasting[(intptr_t)i], own);
+	return NULL;
+}
+
+/* Threads launch graphs that have shared memory, when there is none left. One of them may take
+ * more, and then no other. */
+TEST(alone_when_full)
+{
+	pthread_t threads[THREADS];
+	CUdeviceptr left;
+
+	env_set("VGPU_SIM_DELAY", "cuGraphLaunch=20000");
+	start("2g");
+	for (intptr_t i = 0; i < THREADS; i++) {
+		lasting[i] = instantiate(graph_of(500 * MIB, &left), 0);
+		launch(lasting[i]);
+		give_async(left, stream);
+		synchronise(stream);
+	}
+	fill_up(2 * GIB);
+	for (intptr_t i = 0; i < THREADS; i++)
+		CHECK(pthread_create(&threads[i], NULL, launch_lasting, (void *)i) == 0);
+	for (unsigned i = 0; i < THREADS; i++)
+		CHECK(pthread_join(threads[i], NULL) == 0);
+	CHECK_OK(cuCtxSynchronize());
+	CHECK_AT_MOST(outside_used(0), 2 * GIB + 512 * MIB);
+}
+
+/* Needs that the driver does not say cannot be reserved: there is no executable graph. */
+TEST(nodes_not_said)
+{
+	CUgraphExec exec = NULL;
+
+	env_set("VGPU_SIM_FAULTS", "cuGraphGetNodes@1=2,cuGraphMemAllocNodeGetParams@1=2");
+	start("2g");
+	for (unsigned i = 0; i < 2; i++)
+		CHECK_EQUAL(cuGraphInstantiateWithFlags(&exec, graph_of(500 * MIB, NULL), 0),
+			    CUDA_ERROR_OUT_OF_MEMORY);
+	exec = exec_of(500 * MIB);
+	launch(exec);
+	assert_data(512 * MIB);
+}
+
 /* A graph that takes far less than the sum of its nodes, one after the other. */
 static CUgraph thrifty_graph(void)
 {

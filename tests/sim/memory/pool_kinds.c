@@ -84,8 +84,19 @@ static const struct acts own_pools[] = {
 		{DESTROY_POOL(P), COVERED, UNKNOWN}, {TAKE_FROM(P, B, 3200), COVERED, NO_ROOM},
 		{GIVE_ASYNC(A), COVERED}, {SYNCHRONISE, 0}, {DESTROY_POOL(P), 0},
 		{DESTROY_POOL(Q), 0, INVALID}}},
-	/* The driver does not say what a pool has: allocations succeed, and comparisons with NVML
-	 * find them. */
+	/* The driver fails once to say which its pools are: that allocation fails, and no other. */
+	{"default_not_said", "2g", .faults = "cuDeviceGetDefaultMemPool@2=999", .acts = {
+		{TAKE_ASYNC(A, 500), 0, UNKNOWN}, {TAKE_ASYNC(A, 500), COVERED},
+		{TAKE_ASYNC(B, 1100), COVERED, NO_ROOM}, {GIVE_ASYNC(A), COVERED}}},
+	{"current_not_said", "2g", .faults = "cuDeviceGetMemPool@1=999", .acts = {
+		{TAKE_ASYNC(A, 500), 0, UNKNOWN}, {TAKE_ASYNC(A, 500), COVERED},
+		{TAKE_ASYNC(B, 1100), COVERED, NO_ROOM}, {GIVE_ASYNC(A), COVERED}}},
+	/* The driver does not say what a pool has: allocations succeed while NVML's figure leaves
+	 * room. */
+	{"no_figures_when_full", "2g", .faults = "cuMemPoolGetAttribute=999", .acts = {
+		{TAKE_ASYNC(A, 800), UNCHECKED}, {TAKE_ASYNC(B, 500), UNCHECKED},
+		{TAKE_ASYNC(C, 500), UNCHECKED, NO_ROOM}, {GIVE_ASYNC(A), UNCHECKED},
+		{GIVE_ASYNC(B), UNCHECKED}}},
 	{"no_figures", "4g", .faults = "cuMemPoolGetAttribute=999", .acts = {
 		{TAKE_ASYNC(A, 500), UNCHECKED}, {LOOK, COVERED}, {TAKE(B, 3200), COVERED, NO_ROOM},
 		{GIVE_ASYNC(A), COVERED}, {SYNCHRONISE, COVERED}, {LOOK, COVERED},
