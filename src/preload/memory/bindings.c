@@ -93,7 +93,7 @@ struct tiles {
 	unsigned count;
 	CUstream stream;
 	bool per_thread; /* the call is a _ptsz one */
-	uint32_t newest; /* quota_newest_binding(), before the driver was asked */
+	uint32_t newest; /* binding before the driver was asked; then of this list */
 	struct holding_reference few[AT_ONCE], *references; /* serial 0: none */
 };
 
@@ -168,8 +168,8 @@ static CUresult mapped_other(const struct tiles *tiles, const CUarrayMapInfo *in
 							   : CUDA_SUCCESS;
 }
 
-/* The driver unmaps in stream order. The reference ends at once. */
-static CUresult mapped_one(const struct tiles *tiles, const CUarrayMapInfo *info,
+/* The driver unmaps in stream order. The reference ends at once. A list may unmap what it maps. */
+static CUresult mapped_one(struct tiles *tiles, const CUarrayMapInfo *info,
 			   struct holding_reference *reference)
 {
 	CUresult result = CUDA_SUCCESS;
@@ -182,10 +182,12 @@ static CUresult mapped_one(const struct tiles *tiles, const CUarrayMapInfo *info
 		return result;
 	if (virtual_reference_renew(reference))
 		result = mapped_other(tiles, info, reference);
-	if (result == CUDA_SUCCESS)
+	if (result == CUDA_SUCCESS) {
 		bind_place(place_of(info), (uintptr_t)info->resource, reference);
-	else
+		tiles->newest = quota_newest_binding();
+	} else {
 		virtual_reference_drop_counted(reference);
+	}
 	return result;
 }
 

@@ -91,6 +91,16 @@ static CUresult unmap_tile(const struct act_call *call)
 	return map_list(&tile, 1, call->size);
 }
 
+/* By one list. */
+static CUresult map_and_unmap_tile(const struct act_call *call)
+{
+	CUarrayMapInfo tiles[] = {tile_with(call->in, call->at, things[call->thing]),
+				  tile_with(call->in, call->at, 0)};
+
+	tiles[1].memOperationType = CU_MEM_OPERATION_TYPE_UNMAP;
+	return map_list(tiles, 2, call->size);
+}
+
 static ACT(map_no_tile, map_list(NULL, 1, call->size));
 
 static CUresult fill_tiles(const struct act_call *call)
@@ -112,6 +122,7 @@ static CUresult fill_tiles(const struct act_call *call)
 #define TILE(array, at, thing)       {map_tile, thing, array, at, 0}
 #define TILE_PTSZ(array, at, thing)  {map_tile, thing, array, at, 1}
 #define TWO_TILES(array, at, first)  {map_two_tiles, first, array, at, 0} /* and the next thing */
+#define TILE_AND_BACK(array, at, thing) {map_and_unmap_tile, thing, array, at, 0}
 #define NO_TILE                      {map_no_tile, NONE, NONE, 0, 0}
 #define NO_TILE_PTSZ                 {map_no_tile, NONE, NONE, 0, 1}
 #define UNMAP_TILE(array, at)        {unmap_tile, NONE, array, at, 0}
@@ -124,6 +135,10 @@ static const struct acts of_arrays[] = {
 		{RELEASE(A), 10}, {RELEASE(B), 10}, {TILE(X, 2, A), 10, INVALID},
 		{UNMAP_TILE(X, 0), 6}, {UNMAP_TILE_PTSZ(X, 1), 0},
 		{NO_TILE, 0, INVALID}, {NO_TILE_PTSZ, 0, INVALID}, {DESTROY(X), 0}}},
+	/* One list maps a tile and unmaps it. */
+	{"sparse_and_back", .acts = {
+		{MAKE_ARRAY(X), 0}, {CREATE(A, 4), 4}, {TILE_AND_BACK(X, 0, A), 4}, {RELEASE(A), 0},
+		{DESTROY(X), 0}}},
 	/* Memory that is mapped at a tile takes the place of the memory that was there. */
 	{"sparse_remapped", .acts = {
 		{MAKE_ARRAY(X), 0}, {CREATE(A, 4), 4}, {CREATE(B, 6), 10},
