@@ -47,10 +47,16 @@
  * takes longer, comparisons take at most 1 % of the time, and at most 10 % where one is urgent:
  * before an allocation, because the slice is nearly full or because code was loaded. The intervals
  * that follow from this are bounded, as the driver's own memory is held by comparisons alone.
+ *
+ * Code makes a comparison due at once while a token bucket has what the comparison takes. The
+ * bucket holds CODE_BURST_NS, and fills in 1 % of the time.
  */
 #define ANSWER_TIMES        100
 #define ANSWER_TIMES_URGENT 10
 #define ANSWER_MOST_NS      (500 * NS_PER_MS)
+#define CODE_BURST_NS       (100 * NS_PER_MS)
+
+static uint64_t code_paid_ns; /* when the token bucket for code will be full; atomic */
 
 /* About how long a comparison takes; atomic. A quick one counts at once. Slow ones at most double
  * the figure each, as a question starts NVML, or the thread loses its processor meanwhile. */
@@ -161,6 +167,20 @@ static uint64_t affordable_ns(uint64_t interval_ns, uint64_t times)
 	return interval_ns > least_ns ? interval_ns : least_ns;
 }
 
+/* Whether the token bucket for code has what a comparison takes, which it loses then. Of two
+ * threads at once, one may pay for both. */
+static bool pay_for_code(uint64_t now)
+{
+	uint64_t paid = __atomic_load_n(&code_paid_ns, __ATOMIC_RELAXED);
+	uint64_t until = paid > now ? paid : now;
+
+	until += ANSWER_TIMES * __atomic_load_n(&answer_ns, __ATOMIC_RELAXED);
+	if (until - now > ANSWER_TIMES * CODE_BURST_NS)
+		return false;
+	__atomic_store_n(&code_paid_ns, until, __ATOMIC_RELAXED);
+	return true;
+}
+
 /* `hurries`: the comparison is urgent if the slice is nearly full, or if code was loaded. */
 static bool is_due(int device, bool hurries)
 {
@@ -170,8 +190,8 @@ static bool is_due(int device, bool hurries)
 	uint64_t last = __atomic_load_n(&reconciled_ns[device], __ATOMIC_RELAXED);
 	bool guess = __atomic_load_n(&unmeasured[device], __ATOMIC_ACQUIRE);
 
-	if (is_code_due(device) &&
-	    (urgent == NARROW_INTERVAL_NS || (hurries && now - last >= urgent))) {
+	if (is_code_due(device) && (urgent == NARROW_INTERVAL_NS || pay_for_code(now) ||
+				    (hurries && now - last >= urgent))) {
 		__atomic_store_n(&reconciled_ns[device], now, __ATOMIC_RELAXED);
 		return true;
 	}

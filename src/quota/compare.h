@@ -14,8 +14,7 @@
  */
 bool quota_reconcile_due(int device);
 /* The same after a wait for work of the device. No allocation follows that depends on the
- * comparison. So a slice that is nearly full is compared no more often than others. Code makes a
- * comparison due at once only where comparisons are quick (0.2 ms). */
+ * comparison. So a slice that is nearly full is compared no more often than others. */
 bool quota_reconcile_due_at_wait(int device);
 
 /* The last comparison took so many ns, from the reading of the accounts to their correction. */
