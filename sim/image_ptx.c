@@ -120,12 +120,21 @@ struct declaration {
 static void declaration_read(struct text *text, struct declaration *ret)
 {
 	uint64_t element = 0, count = 1;
+	bool in_attribute = false;
 	struct word word;
 
 	*ret = (struct declaration){0};
 	while (next(text, &word)) {
 		char c = *word.at;
 
+		if (is(&word, ".attribute")) {
+			in_attribute = true;
+			continue;
+		}
+		if (c == ')' && in_attribute) {
+			in_attribute = false;
+			continue;
+		}
 		if (c == ',' || c == ';' || c == ')' || c == '=') {
 			ret->end = c;
 			break;

@@ -180,7 +180,7 @@ static CUresult variable_get(const char *function, CUdeviceptr *dptr, size_t *by
 	if (!result)
 		result = module_variable(library->module, context->gpu, name, dptr, bytes);
 	contexts_unlock();
-	return result;
+	return leave(function, result);
 }
 
 CUresult cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name)

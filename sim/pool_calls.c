@@ -167,14 +167,14 @@ CUresult cuMemGetDefaultMemPool(CUmemoryPool *pool_out, CUmemLocation *location,
 {
 	CUresult result = enter_pool(__func__, location ? pool_out : NULL);
 
-	return result ? result : pool_default(location, type, pool_out);
+	return result ? result : leave(__func__, pool_default(location, type, pool_out));
 }
 
 CUresult cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location, CUmemAllocationType type)
 {
 	CUresult result = enter_pool(__func__, location ? pool : NULL);
 
-	return result ? result : pool_current(location, type, pool);
+	return result ? result : leave(__func__, pool_current(location, type, pool));
 }
 
 CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUmemoryPool pool)
@@ -197,7 +197,7 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void
 {
 	CUresult result = enter_pool(__func__, pool ? value : NULL);
 
-	return result ? result : pool_set_attribute(pool, attr, value);
+	return result ? result : leave(__func__, pool_set_attribute(pool, attr, value));
 }
 
 CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, size_t count)

@@ -78,8 +78,9 @@ static inline uint64_t blocks_span(const struct block *block)
 	return (last - block->address / GRANULE_BYTES + 1) * GRANULE_BYTES;
 }
 
-/* The driver is about to end the context; with 0: it has, and blocks_remove_context was called, or
- * it has not. In between, blocks of other contexts may come to the places of its blocks. */
+/* Called with the context before the driver ends it, and with 0 afterwards: once
+ * blocks_remove_context was called, or if the driver has not ended the context. In between, blocks
+ * of other contexts may come to the places of its blocks. */
 void blocks_context_ending(uint64_t context);
 
 void blocks_forked(void); /* all, without a lock: for the forked child */

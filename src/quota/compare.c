@@ -31,6 +31,7 @@
 #include "clock.h"
 #include "context.h"
 #include "holding.h"
+#include "import.h"
 #include "lock.h"
 #include "pool.h"
 
@@ -358,6 +359,15 @@ void quota_driver_expect(int device, uint64_t bytes)
 	lock_release(&expecting);
 }
 
+uint64_t quota_driver_expect_less(int device, uint64_t bytes)
+{
+	lock_acquire(&expecting);
+	bytes = min(bytes, expected_bytes[device]);
+	expected_bytes[device] -= bytes;
+	lock_release(&expecting);
+	return bytes;
+}
+
 void compare_expect_nothing(int device)
 {
 	lock_acquire(&expecting);
@@ -491,6 +501,14 @@ static uint64_t growth_above(int device, uint64_t most, uint64_t nvml_bytes,
 	return growth - suspect + min(suspect, before);
 }
 
+uint64_t quota_moved_here(int device)
+{
+	struct region_doubt doubt =
+		region_share_doubt(&account_region, account_device(device)->index);
+
+	return doubt.here_bytes + imports_moved(device);
+}
+
 /* The bytes that the driver holds on its own account. Where shared memory leaves doubt, the
  * accounts are neither raised nor lowered by the bytes of that doubt. */
 static uint64_t own_bytes(int device, const struct vgpu_hami_usage *usage, uint64_t data,
@@ -502,8 +520,8 @@ static uint64_t own_bytes(int device, const struct vgpu_hami_usage *usage, uint6
 	uint64_t booked = usage->context + usage->module;
 	uint64_t growth = growth_above(device, booked + data, nvml_bytes, &doubt);
 
-	if (own < booked && doubt.here_bytes)
-		return min(own + doubt.here_bytes, booked);
+	if (own < booked)
+		return min(own + quota_moved_here(device), booked);
 	return own > booked ? booked + growth : own;
 }
 

@@ -65,6 +65,10 @@ void quota_found(void);
 /* By how much the accounts are above NVML's figure; 0 if something has changed since the ticket. */
 uint64_t quota_excess(int device, const struct quota_ticket *ticket, uint64_t nvml_bytes);
 
+/* The bytes that are charged here and may be in another process's figure: of memory that processes
+ * of the slice share. */
+uint64_t quota_moved_here(int device);
+
 /*
  * NVML counts *nvml_bytes for this process (NULL: it cannot say; the accounts stay as they are).
  * The memory that the driver holds on its own account (modules, local memory, memory that no hook
@@ -79,6 +83,9 @@ bool quota_reconcile(int device, const struct quota_ticket *ticket, const uint64
  * before quota_driver_settle, which keeps them charged. They stay charged in addition to NVML's
  * figure until that figure rises by as much at once. */
 void quota_driver_expect(int device, uint64_t bytes);
+/* The driver will not take them after all. Returns how many of them it has not taken yet, which the
+ * caller refunds. */
+uint64_t quota_driver_expect_less(int device, uint64_t bytes);
 
 /* Whether so little room is left that code which the driver has loaded meanwhile may fill it. False
  * without a limit. */

@@ -5,7 +5,9 @@
  * Only NVML reports it exactly. That takes 12 ms the first time in a process, too long for every
  * start. So the first context in a slice reserves more than enough. It is then charged the most
  * that the device can hold for it, and is settled to the byte during its first allocation. From
- * then on the slice knows the cost (own.device[].context_cost) and reserves just that.
+ * then on the slice knows the cost (own.device[].context_cost) and reserves just that. Code and
+ * variables that were loaded before that allocation are in the cost. Each later comparison that
+ * shows less lowers it. If it does not fit in an empty slice, it is taken for unknown.
  *
  * The device also holds memory for a process that is in no process's NVML figure. On an H200, it is
  * 3.25 MiB since cuInit and 5.57 MiB for each context. It is charged as `offset`.
@@ -75,8 +77,8 @@ bool quota_context_cost_known(int device)
 	return known_cost(device) != 0;
 }
 
-/* The lowest figure is the one with the fewest modules in it. Two processes that learn at once may
- * leave either's: both were seen. */
+/* A figure may have modules in it, so the lowest one is the best. Two processes that learn at once
+ * may leave either's: both were seen. */
 static void learn_cost(int device, uint64_t bytes)
 {
 	uint64_t known = known_cost(device);
@@ -134,6 +136,24 @@ static void leave_living(int device, uint64_t context_bytes, bool hidden_is_char
 	compare_guess_over(device, last);
 }
 
+/* known: 0: the cost is not known. */
+static int charge_context(struct quota_context_reservation *reservation, uint64_t known)
+{
+	int device = reservation->device;
+
+	if (!known)
+		region_guess_begin(&account_region, account_device(device)->index);
+	reservation->known = known != 0;
+	return charge(device, REGION_CONTEXT, known ? known : reservation->least_bytes,
+		      known ? known : CONTEXT_BYTES_MOST, &reservation->bytes);
+}
+
+/* Whether the slice holds nothing on the device but what was just charged for a context. */
+static bool holds_no_more(int device, uint64_t bytes)
+{
+	return region_used(&account_region, account_device(device)->index) <= bytes;
+}
+
 int quota_context_reserve(int device, uint64_t least_bytes,
 			  struct quota_context_reservation *ret_reservation)
 {
@@ -145,18 +165,16 @@ int quota_context_reserve(int device, uint64_t least_bytes,
 	if (!enter_living(device, &hidden))
 		return -EDQUOT;
 	account_begin();
-	if (!known)
-		region_guess_begin(&account_region, account_device(device)->index);
 	error = charge(device, REGION_OFFSET, hidden, hidden, &reservation.hidden_bytes);
 	if (!error)
-		error = charge(device, REGION_CONTEXT, known ? known : least_bytes,
-			       known ? known : CONTEXT_BYTES_MOST, &reservation.bytes);
+		error = charge_context(&reservation, known);
+	if (error == -EDQUOT && known && holds_no_more(device, reservation.hidden_bytes))
+		error = charge_context(&reservation, 0);
 	if (error) {
 		leave_living(device, 0, reservation.hidden_bytes > 0);
 		account_end();
 		return error;
 	}
-	reservation.known = known != 0;
 	*ret_reservation = reservation;
 	return 0;
 }
@@ -406,13 +424,14 @@ static void settle_guesses_locked(int device, uint64_t bytes, unsigned guesses)
 bool contexts_settle(int device, uint64_t context_bytes)
 {
 	uint64_t known = 0, least = 0, least_of_guesses = 0;
-	unsigned guesses = 0;
+	unsigned guesses = 0, all = 0;
 	bool plausible;
 
 	lock_acquire(&lock);
 	for (unsigned i = 0; i < RECORDS_MAX; i++) {
 		if (!records[i].context || records[i].device != device)
 			continue;
+		all++;
 		least += records[i].least_bytes;
 		if (!records[i].guess) {
 			known += records[i].bytes;
@@ -425,6 +444,8 @@ bool contexts_settle(int device, uint64_t context_bytes)
 	plausible = context_bytes >= least;
 	if (plausible && context_bytes >= known + guesses * least_of_guesses)
 		settle_guesses_locked(device, context_bytes - known, guesses);
+	if (plausible && all && !guesses)
+		learn_cost(device, context_bytes / all);
 	lock_release(&lock);
 	return plausible;
 }

@@ -16,7 +16,7 @@ struct quota_context_reservation {
 /*
  * Reserves room for a context: the cost that the slice has learned for this device. While the cost
  * is not known, it reserves as much as there is up to CONTEXT_BYTES_MOST, but at least least_bytes.
- * -EDQUOT, -ETIMEDOUT as above.
+ * Returns 0, -EDQUOT (there is no room), or -ETIMEDOUT (the region's lock cannot be had).
  */
 int quota_context_reserve(int device, uint64_t least_bytes,
 			  struct quota_context_reservation *ret_reservation);

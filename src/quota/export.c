@@ -20,6 +20,7 @@ struct export
 {
 	uint64_t memory;               /* as export.h says; 0: only descriptors are left */
 	uint64_t context;              /* of a block, which ends with it; or 0 */
+	uint64_t pool;                 /* of a pointer; or 0 */
 	struct region_descriptors key; /* file is 0 for an export by handle */
 	uint64_t bytes; /* of the memory; if only descriptors are left, charged as hidden */
 	int device;
@@ -156,6 +157,16 @@ void quota_export_handle(uint64_t memory, const void *handle, size_t len, int de
 			 uint64_t bytes, uint64_t context)
 {
 	struct export export = {.memory = memory, .context = context, .device = device};
+
+	lock_acquire(&lock);
+	record_handle_locked(&export, handle, len, bytes);
+	lock_release(&lock);
+}
+
+void quota_export_pointer(uint64_t address, const void *handle, size_t len, int device,
+			  uint64_t bytes, uint64_t pool)
+{
+	struct export export = {.memory = address, .pool = pool, .device = device};
 
 	lock_acquire(&lock);
 	record_handle_locked(&export, handle, len, bytes);
@@ -389,6 +400,17 @@ void exports_end_replaced(uint64_t memory)
 	lock_acquire(&lock);
 	for (unsigned i = count; i-- > 0;)
 		if (exports[i].memory == memory)
+			end_locked(i, exports[i].bytes, 0);
+	lock_release(&lock);
+}
+
+void exports_end_pool(uint64_t pool)
+{
+	if (is_empty())
+		return;
+	lock_acquire(&lock);
+	for (unsigned i = count; i-- > 0;)
+		if (exports[i].pool == pool)
 			end_locked(i, exports[i].bytes, 0);
 	lock_release(&lock);
 }

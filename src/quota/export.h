@@ -30,6 +30,10 @@
 void quota_export_handle(uint64_t memory, const void *handle, size_t len, int device,
 			 uint64_t bytes, uint64_t context);
 
+/* A pointer of the pool is exported by a handle. */
+void quota_export_pointer(uint64_t address, const void *handle, size_t len, int device,
+			  uint64_t bytes, uint64_t pool);
+
 /* The physical memory is exported as a descriptor. 0, or -ENOMEM: there is no place for the record,
  * and the caller closes the descriptor. */
 int quota_export_fd(uint64_t memory, int fd, int device, uint64_t bytes);
@@ -86,6 +90,10 @@ uint64_t exports_end(uint64_t memory, uint64_t bytes, uint64_t charged_bytes);
 /* The same for memory that the accounts do not have any more, as other memory has its place: it
  * took as much as when it was exported, of which nothing is charged. */
 void exports_end_replaced(uint64_t memory);
+
+/* The pool is destroyed, and what its pointers take is charged with the pool no more. An importer
+ * has the charge for the pointer from now on, although this process has the pointer, too. */
+void exports_end_pool(uint64_t pool);
 
 /* Finds the address of an exported block of the context. Blocks that are being freed do not count.
  */

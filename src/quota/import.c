@@ -13,23 +13,31 @@
 #define IMPORTS_MAX 4096
 
 struct import {
-	uint64_t memory;  /* as import.h says, or a number while it is being closed */
+	uint64_t memory;  /* as import.h says, or a number while it is being opened or closed */
 	uint64_t context; /* the import ends with it; or 0 */
 	uint64_t key;     /* 0: no process of the slice exports the memory */
 	uint64_t bytes;   /* of the charge that the key names */
 	uint64_t charge;  /* without a key: the number under which holding.c has the charge */
+	unsigned index;   /* in the region, of the device of the key's charge */
 	bool for_good;    /* it was exported again, so its end cannot be seen */
+	bool of_pool;     /* a pointer of a pool, with a key */
 };
 
 static struct lock lock = LOCK_INIT;
 static struct import imports[IMPORTS_MAX]; /* under `lock` */
 static unsigned count;                     /* written under `lock`, read without */
 static uint64_t numbers; /* of charges, and of imports that are being closed; atomic */
+/* Bytes of charges that imports have left here for good, by the device's index in the region;
+ * atomic
+ */
+static uint64_t kept[VGPU_DEVICES_MAX];
 
 void imports_forked(void)
 {
 	lock_init(&lock);
 	count = 0;
+	for (unsigned index = 0; index < VGPU_DEVICES_MAX; index++)
+		kept[index] = 0;
 }
 
 /* -- the table -- */
@@ -140,12 +148,23 @@ static void end_charge(uint64_t charge)
 		quota_holding_unref_commit(&release);
 }
 
-/* The import is in the table no more. */
+static bool has_moved(const struct import *import)
+{
+	return import->key && region_share_has_moved_here(&account_region, import->key);
+}
+
+/* The import is in the table no more. A pool's pointer whose exporter has let go before keeps its
+ * charge until this process ends. So long, the driver has the memory, in no process's figure, even
+ * after the pointer is freed and the pool destroyed (H200, driver 580.159). */
 static void end(const struct import *import)
 {
 	ASSERT(account_is_changing()); /* a charge that had moved here goes */
 	if (import->for_good)
 		return;
+	if (import->of_pool && has_moved(import)) {
+		__atomic_add_fetch(&kept[import->index], import->bytes, __ATOMIC_RELAXED);
+		return;
+	}
 	if (import->key)
 		region_share_import_end(&account_region, import->key);
 	else if (!is_shared(import->charge))
@@ -156,11 +175,10 @@ static void end(const struct import *import)
 
 static void begin(uint64_t key, struct quota_import *ret_import)
 {
-	unsigned device;
-
 	account_begin();
 	*ret_import = (struct quota_import){.key = key};
-	if (key && region_share_import(&account_region, key, &device, &ret_import->bytes) != 1)
+	if (key &&
+	    region_share_import(&account_region, key, &ret_import->index, &ret_import->bytes) != 1)
 		ret_import->key = 0;
 }
 
@@ -189,8 +207,11 @@ void quota_import_cancel(const struct quota_import *import)
 bool quota_import_record(const struct quota_import *import, uint64_t memory, uint64_t size_bytes,
 			 uint64_t context)
 {
-	const struct import recorded = {
-		.memory = memory, .context = context, .key = import->key, .bytes = import->bytes};
+	const struct import recorded = {.memory = memory,
+					.context = context,
+					.key = import->key,
+					.bytes = import->bytes,
+					.index = import->index};
 
 	if (import->key && size_bytes <= import->bytes && add(&recorded)) {
 		account_end();
@@ -322,6 +343,26 @@ static bool rename_import(uint64_t from, uint64_t to)
 	return import != NULL;
 }
 
+uint64_t quota_import_expect(const struct quota_import *import)
+{
+	const struct import expected = {.memory = EXPORT_FREED_BITS | new_number(),
+					.key = import->key,
+					.bytes = import->bytes,
+					.index = import->index,
+					.of_pool = true};
+
+	return import->key && add(&expected) ? expected.memory : 0;
+}
+
+void quota_import_arrived(uint64_t number, uint64_t memory)
+{
+	if (memory)
+		rename_import(number, memory);
+	else
+		quota_import_ended(number);
+	account_end();
+}
+
 /* The import has a number from before the driver's call on: after it, another thread may have
  * imported other memory at the same address. It stays in the table, as its context may end. */
 void quota_pointer_free_begin(uint64_t address, struct quota_pointer *ret_pointer)
@@ -340,13 +381,63 @@ void quota_pointer_free_begin(uint64_t address, struct quota_pointer *ret_pointe
 void quota_pointer_free_end(const struct quota_pointer *pointer, bool is_freed)
 {
 	if (is_freed) {
-		exports_end(pointer->exports, 0, 0);
+		exports_end_replaced(pointer->exports);
 		quota_import_ended(pointer->import);
 	} else {
 		exports_return(pointer->exports, pointer->address);
 		rename_import(pointer->import, pointer->address);
 	}
 	account_end();
+}
+
+void quota_pointer_free_postpone(const struct quota_pointer *pointer)
+{
+	exports_end_replaced(pointer->exports);
+	account_end();
+}
+
+void quota_pointer_free_late(uint64_t import)
+{
+	account_begin();
+	quota_import_ended(import);
+	account_end();
+}
+
+bool quota_import_has_moved(uint64_t memory, int *ret_device, uint64_t *ret_bytes)
+{
+	const struct account_device *device;
+	struct import import = {.key = 0};
+	const struct import *found;
+
+	lock_acquire(&lock);
+	found = find_locked(memory);
+	if (found)
+		import = *found;
+	lock_release(&lock);
+	if (!has_moved(&import))
+		return false;
+	*ret_bytes = import.bytes;
+	for (*ret_device = 0; *ret_device < VGPU_DEVICES_MAX; ++*ret_device) {
+		device = account_device(*ret_device);
+		if (device && device->index == import.index)
+			return true;
+	}
+	return false;
+}
+
+uint64_t imports_moved(int device)
+{
+	const unsigned index = account_device(device)->index;
+	uint64_t bytes = __atomic_load_n(&kept[index], __ATOMIC_RELAXED);
+
+	if (is_empty())
+		return bytes;
+	lock_acquire(&lock);
+	for (unsigned i = 0; i < count; i++)
+		if (imports[i].of_pool && imports[i].index == index && has_moved(&imports[i]))
+			bytes += imports[i].bytes;
+	lock_release(&lock);
+	return bytes;
 }
 
 void imports_end_context(uint64_t context)

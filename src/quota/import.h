@@ -26,6 +26,7 @@
 struct quota_import {
 	uint64_t key; /* 0: no process of the slice exports the memory */
 	uint64_t bytes;
+	unsigned index; /* of the device, in the region */
 };
 void quota_import_begin(const void *handle, size_t len, struct quota_import *ret_import);
 void quota_import_begin_fd(int fd, struct quota_import *ret_import);
@@ -37,6 +38,13 @@ void quota_import_cancel(const struct quota_import *import);
  * the context (0: none) ends. False: the caller charges size_bytes, by one of the next three. */
 bool quota_import_record(const struct quota_import *import, uint64_t memory, uint64_t size_bytes,
 			 uint64_t context);
+
+/* Records the import of a pool's pointer before the driver's call, under a number, as the pointer
+ * may be impossible to give back if the record turns out to have no place. 0: no process of the
+ * slice has the charge, or there is no place, and record or cancel follows. Otherwise arrived
+ * follows in their place, with what names the memory, or with 0 if the driver has refused. */
+uint64_t quota_import_expect(const struct quota_import *import);
+void quota_import_arrived(uint64_t number, uint64_t memory);
 
 /* The process has the same memory open already in the context, and pays for it: 1, and the import
  * is recorded. The driver gives memory that is opened again the address that it has, and counts. 0:
@@ -75,6 +83,15 @@ struct quota_pointer {
 void quota_pointer_free_begin(uint64_t address, struct quota_pointer *ret_pointer);
 void quota_pointer_free_end(const struct quota_pointer *pointer, bool is_freed);
 
+/* In place of the end: the driver frees the memory of an import when a stream has come to that. The
+ * import stays until quota_pointer_free_late. */
+void quota_pointer_free_postpone(const struct quota_pointer *pointer);
+void quota_pointer_free_late(uint64_t import);
+
+/* Whether the charge of that import's exporter has moved here, and how much of which device it is.
+ */
+bool quota_import_has_moved(uint64_t import, int *ret_device, uint64_t *ret_bytes);
+
 /* An import was recorded that ends with the context. quota_context_ends() has returned ends_before
  * before the driver was asked for the memory. If another thread has ended the context since, the
  * import ends. */
@@ -85,6 +102,10 @@ void quota_import_made_in(uint64_t context, uint64_t ends_before);
 bool quota_shares_look(void);
 
 /* -- inside quota/ -- */
+
+/* The bytes of pools' pointers whose charge has moved here from a process that may live. Its pool
+ * may keep the memory, in that process's NVML figure. */
+uint64_t imports_moved(int device);
 
 /* The context has ended, and with it the imports that were made in it. */
 void imports_end_context(uint64_t context);

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "account.h"
+#include "export.h"
 #include "lock.h"
 
 #define CHUNK_BYTES         ((uint64_t)32 << 20)
@@ -35,7 +36,10 @@ struct pool {
 	int device;
 	uint32_t serial;
 	unsigned closing; /* calls that ask the driver to destroy it */
+	uint32_t resets;  /* of its figure, that have ended */
 	bool managed, of_driver;
+	bool resetting; /* its figure is being reset, and counts only if reset_seen enters it */
+	bool passed;    /* allocations are admitted during this reset */
 };
 
 static struct lock lock = LOCK_INIT;
@@ -84,10 +88,12 @@ static uint64_t remove_locked(struct pool *pool, struct pool *ret_closed)
 	return left;
 }
 
-/* The charge of a record that was taken out: `left` of it stays. */
+/* The charge of a record that was taken out: `left` of it stays. It is module memory from now on,
+ * which does not move to an importer if this process ends. So the exports of pointers end first. */
 static void settle_closed(const struct pool *closed, uint64_t left)
 {
 	account_begin();
+	exports_end_pool(closed->handle);
 	if (closed->managed)
 		account_managed_returning();
 	else
@@ -218,7 +224,13 @@ static void begin_locked(struct pool *pool, uint64_t worst_bytes,
 {
 	pool->begun_bytes += worst_bytes;
 	account_begin();
-	*ret_reservation = (struct pool_reservation){pool->device, pool->serial, worst_bytes};
+	*ret_reservation =
+		(struct pool_reservation){pool->device, pool->serial, pool->resets, worst_bytes};
+}
+
+static bool is_busy(const struct pool *pool)
+{
+	return pool->resetting && !pool->passed;
 }
 
 int quota_pool_reserve(uint64_t handle, uint64_t size_bytes,
@@ -230,7 +242,9 @@ int quota_pool_reserve(uint64_t handle, uint64_t size_bytes,
 
 	lock_acquire(&lock);
 	pool = find_locked(handle);
-	if (pool) {
+	if (pool && is_busy(pool)) {
+		error = -EBUSY;
+	} else if (pool) {
 		error = -EAGAIN;
 		ret_reservation->device = pool->device;
 		worst = size_bytes <= SIZE_BYTES_MOST ? chunks_of(pool, size_bytes)
@@ -258,12 +272,15 @@ uint64_t quota_pool_ticket(uint64_t handle, bool *ret_managed)
 }
 
 /* Returns whether the figure is the latest. One that is not is ignored, also if it is higher. The
- * memory that it saw may have been given back, and belong to another process. */
+ * memory that it saw may have been given back, and belong to another process. A figure that may
+ * have been read after a reset is ignored, too, and does not make the one before the reset old. */
 static bool enter_locked(struct pool *pool, const struct pool_figure *figure)
 {
 	bool latest = figure->ticket == pool->figures && !pool->tried_bytes;
 	bool keeps = pool->managed; /* the driver does, to the end */
 
+	if (pool->resetting)
+		return false;
 	pool->figures++;
 	if (!latest)
 		return false;
@@ -352,7 +369,9 @@ int quota_pool_grow(uint64_t handle, uint64_t size_bytes, const struct pool_figu
 		return -EDQUOT;
 	lock_acquire(&lock);
 	pool = find_locked(handle);
-	if (pool) {
+	if (pool && is_busy(pool)) {
+		error = -EBUSY;
+	} else if (pool) {
 		enter_locked(pool, figure);
 		raise_locked(pool);
 		error = charge_locked(pool, chunks_of(pool, size_bytes));
@@ -372,7 +391,10 @@ void quota_pool_settle(uint64_t handle, const struct pool_reservation *reservati
 	pool = find_locked(handle);
 	if (pool && pool->serial == reservation->serial) {
 		pool->begun_bytes -= reservation->worst_bytes;
-		pool->unseen_bytes += reservation->worst_bytes;
+		if (reservation->resets == pool->resets)
+			pool->unseen_bytes += reservation->worst_bytes;
+		else
+			pool->reserved_bytes += reservation->worst_bytes;
 		if (figure) {
 			enter_locked(pool, figure);
 			adjust_locked(pool);
@@ -416,6 +438,81 @@ bool quota_pool_correct(uint64_t handle, const struct pool_figure *figure)
 	lock_release(&lock);
 	return changed;
 }
+
+/* -- resets of a figure ------------------------------------------------------------------------ */
+
+bool quota_pool_reset_begin(uint64_t handle)
+{
+	struct pool *pool;
+	bool found;
+
+	lock_acquire(&lock);
+	pool = find_locked(handle);
+	found = pool && pool->managed;
+	if (found) {
+		pool->resetting = true;
+		pool->passed = false;
+	}
+	lock_release(&lock);
+	return found;
+}
+
+void quota_pool_reset_pass(uint64_t handle)
+{
+	struct pool *pool;
+
+	lock_acquire(&lock);
+	pool = find_locked(handle);
+	if (pool)
+		pool->passed = true;
+	lock_release(&lock);
+}
+
+bool quota_pool_is_idle(uint64_t handle)
+{
+	const struct pool *pool;
+	bool idle;
+
+	lock_acquire(&lock);
+	pool = find_locked(handle);
+	idle = !pool || !pool->begun_bytes;
+	lock_release(&lock);
+	return idle;
+}
+
+void quota_pool_reset_seen(uint64_t handle, const struct pool_figure *figure)
+{
+	struct pool *pool;
+
+	lock_acquire(&lock);
+	pool = find_locked(handle);
+	if (pool) {
+		pool->resetting = false;
+		enter_locked(pool, figure);
+		adjust_locked(pool);
+		pool->resetting = true;
+	}
+	lock_release(&lock);
+}
+
+/* Figures that were read during the reset do not count any more. */
+void quota_pool_reset_end(uint64_t handle)
+{
+	struct pool *pool;
+
+	lock_acquire(&lock);
+	pool = find_locked(handle);
+	if (pool) {
+		pool->reserved_bytes += pool->unseen_bytes;
+		pool->unseen_bytes = 0;
+		pool->resets++;
+		pool->figures++;
+		pool->resetting = false;
+	}
+	lock_release(&lock);
+}
+
+/* -- the ends of pools ------------------------------------------------------------------------- */
 
 bool quota_pool_close_begin(uint64_t handle, bool is_empty, struct pool_closing *ret_closing)
 {

@@ -45,23 +45,28 @@ unsigned quota_pools(int device, uint64_t *ret_pools, unsigned most);
 struct pool_reservation {
 	int device;
 	uint32_t serial; /* of the pool's record */
+	uint32_t resets; /* of the pool's figure, before the allocation */
 	uint64_t worst_bytes;
 };
 
 /* Before an allocation of size_bytes from the pool. 0: the bytes that it may add are charged.
- * -EAGAIN: read the figure and call quota_pool_grow. -ENOENT: not known. */
+ * -EAGAIN: read the figure and call quota_pool_grow. -ENOENT: not known. -EBUSY: the pool's figure
+ * is being reset; try again later. */
 int quota_pool_reserve(uint64_t pool, uint64_t size_bytes,
 		       struct pool_reservation *ret_reservation);
 
-/* Taken before the figure is read. ret_managed: which figure. */
+/* Returns the ticket of the pool's figure, which the caller takes before it reads the figure.
+ * *ret_managed: whether the pool is one of managed memory, whose highest figure is to be read. */
 uint64_t quota_pool_ticket(uint64_t pool, bool *ret_managed);
 
-/* 0; -EDQUOT, -ETIMEDOUT, -ENOENT. */
+/* Called after quota_pool_reserve has returned -EAGAIN, with the figure: charges the bytes that the
+ * allocation may add. Returns 0, -EDQUOT (there is no room), -ETIMEDOUT (the region's lock cannot
+ * be had), or -ENOENT or -EBUSY as quota_pool_reserve. */
 int quota_pool_grow(uint64_t pool, uint64_t size_bytes, const struct pool_figure *figure,
 		    struct pool_reservation *ret_reservation);
 
-/* The driver answered. figure: NULL, or what the pool reserves after it, which has the worst taken
- * back. */
+/* The driver has answered to the allocation. figure: what the pool reserves now, to which the
+ * charge is lowered; NULL: the worst case stays charged. */
 void quota_pool_settle(uint64_t pool, const struct pool_reservation *reservation,
 		       const struct pool_figure *figure);
 
@@ -73,6 +78,23 @@ void quota_pool_try(uint64_t pool, uint64_t size_bytes);
 /* Charges what the figure says. Returns whether the charge changed, or may yet: another figure was
  * entered at the same time. */
 bool quota_pool_correct(uint64_t pool, const struct pool_figure *figure);
+
+/*
+ * The application resets the figure of a pool of managed memory to what the pool reserves at that
+ * moment, although the driver keeps the most that the pool ever reserved. begin: before the driver
+ * is asked. Until the end, allocations are refused with -EBUSY and no figure counts, except the one
+ * that seen enters. The caller waits until the pool is idle, reads that figure, calls the driver,
+ * and ends. One thread at a time resets figures.
+ *
+ * If allocations were under way after that figure was read, what they may have added is charged
+ * until the pool is destroyed.
+ */
+bool quota_pool_reset_begin(uint64_t pool); /* false: not a known pool of managed memory */
+bool quota_pool_is_idle(uint64_t pool);     /* no allocation from it is under way */
+void quota_pool_reset_seen(uint64_t pool, const struct pool_figure *figure);
+void quota_pool_reset_end(uint64_t pool);
+/* An allocation has waited too long: none is refused with -EBUSY until the reset ends. */
+void quota_pool_reset_pass(uint64_t pool);
 
 /* A pool that the driver is asked to destroy. */
 struct pool_closing {

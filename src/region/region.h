@@ -336,6 +336,9 @@ struct region_doubt {
 /* The uncertainty for one device. Takes no lock. */
 struct region_doubt region_share_doubt(struct region *region, unsigned device);
 
+/* Whether the charge of that key has moved to our slot. Takes no lock. */
+bool region_share_has_moved_here(struct region *region, uint64_t key);
+
 /* The total that the slice is charged for the device, bytes. Takes no lock. */
 uint64_t region_used(struct region *region, unsigned device);
 /* The total to show to users, bytes: without the charges of processes that exited normally and are

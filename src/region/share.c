@@ -392,3 +392,9 @@ struct region_doubt region_share_doubt(struct region *region, unsigned device)
 	}
 	return doubt;
 }
+
+bool region_share_has_moved_here(struct region *region, uint64_t key)
+{
+	return region->slot >= 0 && region_is_there(region) &&
+	       region_share_find_ours(region, key, VGPU_SHARE_MOVED) != NULL;
+}

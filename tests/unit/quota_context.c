@@ -217,6 +217,37 @@ UNIT_TEST(test_least_is_learnt)
 	assert_int_equal(learnt(), COST);
 }
 
+/* Code that was loaded before the first comparison, and is unloaded. */
+UNIT_TEST(test_less_is_learnt_later)
+{
+	make(1, GIB);
+	reconcile(900 * MIB);
+	assert_int_equal(learnt(), 900 * MIB);
+	reconcile(COST);
+	assert_int_equal(learnt(), COST);
+	make(2, UNKNOWN);
+	reconcile(2 * COST + 10 * MIB);
+	assert_int_equal(learnt(), COST);
+}
+
+/* The cost that an earlier process left would fill the slice. While anything is held, it is
+ * believed. */
+UNIT_TEST(test_too_large_a_cost)
+{
+	attach_anew(800 * MIB);
+	account_region.file->own.device[0].context_cost = GIB;
+	reserve(0);
+	assert_false(reservation.known);
+	settle(1, COST + HIDDEN, 0);
+	reconcile(COST);
+	assert_int_equal(learnt(), COST);
+	account_region.file->own.device[0].context_cost = 300 * MIB;
+	reserve(-EDQUOT);
+	assert_books(COST, 0, 0, HIDDEN);
+	end_context(1);
+	assert_true(is_quiet());
+}
+
 UNIT_TEST(test_end)
 {
 	struct block big = block_at(BASE, 7 * MIB, false), other = block_at(BASE + GIB, 1, false);

@@ -203,3 +203,54 @@ UNIT_TEST(test_no_address)
 	quota_ending_end();
 	quota_pointer_free_end(&pointer, false);
 }
+
+/* -- pointers of pools, which are recorded before the driver imports them ---------------------- */
+
+/* Exports a pointer of a pool, and begins to import it. */
+static uint64_t expect_pointer(void)
+{
+	struct quota_import import;
+
+	attach_anew(LIMIT);
+	quota_export_handle(BASE, handle, sizeof(handle), 0, SIZE, 0);
+	quota_import_begin(handle, sizeof(handle), &import);
+	return quota_import_expect(&import);
+}
+
+/* The exporter frees the pointer while the driver imports it. The driver keeps the memory until
+ * this process ends. */
+UNIT_TEST(test_pointer_arrives)
+{
+	uint64_t number = expect_pointer();
+
+	assert_int_not_equal(number, 0);
+	assert_false(is_quiet());
+	close_at(BASE);
+	assert_int_equal(data(), SIZE);
+	quota_import_arrived(number, BASE + SIZE);
+	assert_true(is_quiet());
+	assert_int_equal(data(), SIZE);
+	close_at(BASE + SIZE);
+	assert_int_equal(data(), SIZE);
+}
+
+UNIT_TEST(test_pointer_refused)
+{
+	uint64_t number = expect_pointer();
+
+	quota_import_arrived(number, 0);
+	assert_true(is_quiet());
+	close_at(BASE);
+	assert_int_equal(data(), 0);
+}
+
+UNIT_TEST(test_pointer_of_others)
+{
+	struct quota_import import;
+
+	attach_anew(LIMIT);
+	quota_import_begin(handle, sizeof(handle), &import);
+	assert_int_equal(quota_import_expect(&import), 0);
+	quota_import_cancel(&import);
+	assert_true(is_quiet());
+}

@@ -2,6 +2,104 @@
 #include "quota_held_lock.h"
 #include "quota_pool_fixture.h"
 
+/* -- resets of a managed pool's figure --------------------------------------------------------- */
+
+static void open_managed(void)
+{
+	attach(8 * GIB);
+	assert_int_equal(quota_pool_open(POOL, 0, POOL_MANAGED), 0);
+}
+
+static struct pool_reservation begin_allocation(void)
+{
+	struct pool_reservation reservation;
+
+	assert_int_equal(grow(POOL, MANAGED_CHUNK, 0, &reservation), 0);
+	return reservation;
+}
+
+/* The allocation makes the pool grow, which shrinks before anybody looks. */
+static void allocate_unseen(void)
+{
+	struct pool_reservation reservation;
+
+	if (quota_pool_reserve(POOL, MANAGED_CHUNK, &reservation) == -EAGAIN)
+		reservation = begin_allocation();
+	quota_pool_settle(POOL, &reservation, NULL);
+}
+
+static void see(uint64_t reserved_bytes)
+{
+	struct pool_figure figure = figure_of(POOL, reserved_bytes);
+
+	quota_pool_reset_seen(POOL, &figure);
+}
+
+UNIT_TEST(test_reset)
+{
+	struct pool_reservation reservation;
+
+	open_managed();
+	allocate_unseen();
+	assert_true(quota_pool_reset_begin(POOL));
+	assert_true(quota_pool_is_idle(POOL));
+	assert_int_equal(quota_pool_reserve(POOL, 1, &reservation), -EBUSY);
+	assert_int_equal(grow(POOL, 1, 0, &reservation), -EBUSY);
+	see(CHUNK);
+	quota_pool_reset_end(POOL);
+	correct(POOL, 0);
+	assert_rests_at(CHUNK);
+	assert_int_equal(quota_pool_open(OTHER, 0, 0), 0);
+	assert_false(quota_pool_reset_begin(OTHER)); /* not managed */
+	assert_false(quota_pool_reset_begin(POOL + 1));
+}
+
+/* The allocation begins before the reset, and ends after it. */
+UNIT_TEST(test_reset_under_way)
+{
+	struct pool_reservation reservation;
+
+	open_managed();
+	reservation = begin_allocation();
+	assert_true(quota_pool_reset_begin(POOL));
+	assert_false(quota_pool_is_idle(POOL));
+	see(0);
+	quota_pool_reset_end(POOL);
+	quota_pool_settle(POOL, &reservation, NULL);
+	correct(POOL, 0);
+	assert_rests_at(MANAGED_CHUNK);
+}
+
+/* Another thread looks after the driver has reset the figure. */
+UNIT_TEST(test_reset_looked_at)
+{
+	open_managed();
+	assert_true(quota_pool_reset_begin(POOL));
+	see(0);
+	quota_pool_reset_pass(POOL);
+	allocate_unseen();
+	correct(POOL, 0);
+	quota_pool_reset_end(POOL);
+	correct(POOL, 0);
+	assert_rests_at(MANAGED_CHUNK);
+}
+
+/* Other threads look while the figure is read that counts. */
+UNIT_TEST(test_reset_beside_looks)
+{
+	struct pool_figure figure;
+
+	open_managed();
+	allocate_unseen();
+	assert_true(quota_pool_reset_begin(POOL));
+	figure = figure_of(POOL, CHUNK);
+	correct(POOL, 0);
+	quota_pool_reset_seen(POOL, &figure);
+	quota_pool_reset_end(POOL);
+	correct(POOL, 0);
+	assert_rests_at(CHUNK);
+}
+
 /* -- the region ------------------------------------------------------------------------------- */
 
 static void *grow_in_thread(void *arg)

@@ -167,7 +167,8 @@ struct taking {
 	struct pool_reservation reservation;
 };
 
-static struct lock trying = LOCK_INIT; /* held by the thread whose allocation is tentative */
+/* Held by the thread whose allocation is tentative, or that resets a pool's figure. */
+static struct lock trying = LOCK_INIT;
 
 void async_alloc_forked(void)
 {
@@ -270,7 +271,7 @@ static CUresult grow(struct taking *taking, CUstream stream)
 
 static int reserve(struct taking *taking)
 {
-	return quota_pool_reserve(taking->pool, taking->size_bytes, &taking->reservation);
+	return pool_reserve(taking->pool, taking->size_bytes, &taking->reservation);
 }
 
 /* pool NULL: the current pool of the stream's device. CUDA_SUCCESS: call the driver, then finish.
@@ -417,17 +418,59 @@ static bool first_device(CUdevice *ret_device)
 	return *ret_device < VGPU_DEVICES_MAX;
 }
 
-/* Whether a pool takes device memory of the slice, and from which device. */
+/* Whether a pool takes device memory of the slice, and from which device. Managed memory may move
+ * to a device from wherever its pool is, so it is charged like that of cuMemAllocManaged. */
 static bool is_counted(const CUmemPoolProps *props, CUdevice *ret_device)
 {
 	if (props->location.type == CU_MEM_LOCATION_TYPE_DEVICE)
 		*ret_device = props->location.id;
-	else if (props->allocType != CU_MEM_ALLOCATION_TYPE_MANAGED ||
-		 props->location.type != CU_MEM_LOCATION_TYPE_INVALID)
+	else if (props->allocType != CU_MEM_ALLOCATION_TYPE_MANAGED)
 		return false; /* memory of the host */
 	else if (cuda.cuCtxGetDevice(ret_device) != CUDA_SUCCESS)
 		return first_device(ret_device); /* as for the driver's own pool of that kind */
 	return quota_has_device(*ret_device);
+}
+
+/* The driver has handed out a pool of that kind. A pool that cannot be counted is refused. */
+static CUresult handed_out(CUresult result, const CUmemLocation *location, CUmemAllocationType type,
+			   CUmemoryPool pool, CUmemoryPool *ret_pool)
+{
+	const uint64_t handle = (uintptr_t)pool;
+	unsigned flags;
+	CUdevice device;
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (type == CU_MEM_ALLOCATION_TYPE_MANAGED && quota_attached() &&
+	    !quota_pool_is_known(handle, &device, &flags) &&
+	    is_counted(&(CUmemPoolProps){.allocType = type, .location = *location}, &device) &&
+	    quota_pool_open(handle, device, POOL_MANAGED | POOL_OF_DRIVER) != 0)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	*ret_pool = pool;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemGetDefaultMemPool(CUmemoryPool *pool_out, CUmemLocation *location,
+				CUmemAllocationType type)
+{
+	CUmemoryPool pool = NULL;
+	CUresult result;
+
+	trace_call(__func__);
+	cuda_bind();
+	result = cuda.cuMemGetDefaultMemPool(pool_out ? &pool : NULL, location, type);
+	return handed_out(result, location, type, pool, pool_out);
+}
+
+CUresult cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location, CUmemAllocationType type)
+{
+	CUmemoryPool current_one = NULL;
+	CUresult result;
+
+	trace_call(__func__);
+	cuda_bind();
+	result = cuda.cuMemGetMemPool(pool ? &current_one : NULL, location, type);
+	return handed_out(result, location, type, current_one, pool);
 }
 
 CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
@@ -483,4 +526,31 @@ CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
 	if (result == CUDA_SUCCESS && quota_attached())
 		pool_correct((uintptr_t)pool);
 	return result;
+}
+
+/* Every look at a pool of managed memory, and every allocation from it, comes before the reset or
+ * after it. */
+static CUresult reset_highest(CUmemoryPool pool, void *value)
+{
+	const uint64_t handle = (uintptr_t)pool;
+	CUresult result;
+	bool begun;
+
+	open_default_pools(); /* otherwise an allocation may make the pool known during the reset */
+	lock_acquire(&trying);
+	begun = pool_reset_begin(handle);
+	result = cuda.cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, value);
+	if (begun)
+		quota_pool_reset_end(handle);
+	lock_release(&trying);
+	return result;
+}
+
+CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
+{
+	trace_call(__func__);
+	cuda_bind();
+	if (attr == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH && quota_attached())
+		return reset_highest(pool, value);
+	return cuda.cuMemPoolSetAttribute(pool, attr, value);
 }

@@ -17,14 +17,19 @@
  *     an event is synchronised, whose stream     the reconciliation finds the memory freed
  *     is not known, or the stream is destroyed   (async_free_found_gone)
  *
+ * The pointer of another process's pool is in `awaited`, too. If its exporter ends before the
+ * stream has come to the free, the charge is here.
+ *
  * The stream may be of another context than the block. Another stream may get the handle of one
  * that was destroyed with work in flight, so the entries of a destroyed stream have no handle.
  *
- * If `awaited` is full, the charge is left to the reconciliation at once (quota_free_orphan).
+ * If `awaited` is full, the charge is left to the reconciliation at once (quota_free_orphan). That
+ * of a pointer is refunded then.
  */
 #include <string.h>
 
 #include "allocation.h"
+#include "compare.h"
 #include "cuda.h"
 #include "deferred.h"
 #include "freeing.h"
@@ -40,14 +45,21 @@
 #include "trace.h"
 
 static struct lock lock = LOCK_INIT;
-static struct {
+
+/* A free that a stream has yet to come to. */
+struct awaited {
 	CUstream stream;   /* its name, or DESTROYED */
 	CUcontext context; /* the stream's */
 	struct quota_release release;
-} awaited[64];         /* under `lock` */
-static unsigned count; /* written under `lock`, read without */
+	uint64_t import; /* of a pointer, its number, and `release` says nothing yet; or 0 */
+};
 
-#define DESTROYED ((CUstream)1) /* named() returns it for no stream */
+static struct awaited awaited[64]; /* under `lock` */
+static unsigned count;             /* written under `lock`, read without */
+
+/* Names that named() returns for no stream. */
+#define DESTROYED ((CUstream)1)
+#define OVER      ((CUstream)3) /* its work is over, as its context has ended */
 
 #define STREAMS 16
 
@@ -75,12 +87,14 @@ static bool is_over(unsigned i, const struct ended *ended)
 {
 	if (ended->context_ends && awaited[i].release.block.context == (uintptr_t)ended->context)
 		return true;
+	if (awaited[i].stream == OVER)
+		return !ended->context_ends;
 	if (ended->context && awaited[i].context != ended->context)
 		return false;
 	return ended->all_streams || awaited[i].stream == ended->stream;
 }
 
-static bool take_awaited(const struct ended *ended, struct quota_release *ret_release)
+static bool take_awaited(const struct ended *ended, struct awaited *ret_free)
 {
 	bool found = false;
 
@@ -91,7 +105,7 @@ static bool take_awaited(const struct ended *ended, struct quota_release *ret_re
 		if (!is_over(i, ended))
 			continue;
 		found = true;
-		*ret_release = awaited[i].release;
+		*ret_free = awaited[i];
 		awaited[i] = awaited[count - 1];
 		__atomic_store_n(&count, count - 1, __ATOMIC_RELAXED);
 	}
@@ -99,16 +113,14 @@ static bool take_awaited(const struct ended *ended, struct quota_release *ret_re
 	return found;
 }
 
-static bool add_awaited(CUstream stream, CUcontext context, const struct quota_release *release)
+static bool add_awaited(const struct awaited *free)
 {
 	bool room;
 
 	lock_acquire(&lock);
 	room = count < sizeof(awaited) / sizeof(awaited[0]);
 	if (room) {
-		awaited[count].stream = stream;
-		awaited[count].context = context;
-		awaited[count].release = *release;
+		awaited[count] = *free;
 		__atomic_store_n(&count, count + 1, __ATOMIC_RELAXED);
 	}
 	lock_release(&lock);
@@ -117,24 +129,57 @@ static bool add_awaited(CUstream stream, CUcontext context, const struct quota_r
 
 static void await(CUstream stream, CUcontext context, const struct quota_release *release)
 {
+	const struct awaited free = {.stream = stream, .context = context, .release = *release};
+
 	quota_free_postpone();
-	if (!add_awaited(stream, context, release))
+	if (!add_awaited(&free))
 		quota_free_orphan(release);
 }
 
-/* Refunds the blocks whose memory the driver has back. */
+static bool await_pointer(CUstream stream, CUcontext context, const struct quota_pointer *pointer)
+{
+	const struct awaited free = {
+		.stream = stream, .context = context, .import = pointer->import};
+
+	return add_awaited(&free);
+}
+
+static void commit(const struct awaited *free)
+{
+	if (free->import) {
+		quota_pointer_free_late(free->import);
+		return;
+	}
+	quota_free_resume();
+	quota_free_commit(&free->release);
+}
+
+/* Refunds what the driver has back. */
 static void settle(const struct ended *ended)
 {
-	struct quota_release release;
+	struct awaited free;
 
-	while (take_awaited(ended, &release)) {
-		quota_free_resume();
-		quota_free_commit(&release);
-	}
+	while (take_awaited(ended, &free))
+		commit(&free);
+}
+
+/* A pool gives memory back at a synchronisation, and not at the end of a context. So pointers stay
+ * until the next synchronisation of any stream. */
+static void keep_pointers(CUcontext context)
+{
+	lock_acquire(&lock);
+	for (unsigned i = 0; i < count; i++)
+		if (awaited[i].import && awaited[i].context == context) {
+			awaited[i].context = NULL;
+			awaited[i].stream = OVER;
+		}
+	lock_release(&lock);
 }
 
 void async_free_end_context(CUcontext context)
 {
+	if (__atomic_load_n(&count, __ATOMIC_RELAXED))
+		keep_pointers(context);
 	settle(&(struct ended){.context = context, .all_streams = true, .context_ends = true});
 }
 
@@ -149,18 +194,29 @@ void async_free_end_stream(CUstream stream)
 	lock_release(&lock);
 }
 
-/* Takes a block of the device out of `awaited` that has at most that many bytes. */
-static bool take_that_fits(CUdevice device, uint64_t bytes, struct quota_release *ret_release)
+/* Whether the entry is a pointer, or a block, whose charge on the device is here and at most that
+ * high. */
+static bool fits(struct awaited *free, CUdevice device, bool pointer, uint64_t bytes)
+{
+	struct quota_release *release = &free->release;
+
+	if (pointer != (free->import != 0) ||
+	    (pointer &&
+	     !quota_import_has_moved(free->import, &release->block.device, &release->bytes)))
+		return false;
+	return release->block.device == device && release->bytes && release->bytes <= bytes;
+}
+
+static bool take_that_fits(CUdevice device, bool pointer, uint64_t bytes, struct awaited *ret_free)
 {
 	bool found = false;
 
 	lock_acquire(&lock);
 	for (unsigned i = 0; i < count && !found; i++) {
-		if (awaited[i].release.block.device != device || !awaited[i].release.bytes ||
-		    awaited[i].release.bytes > bytes)
+		if (!fits(&awaited[i], device, pointer, bytes))
 			continue;
 		found = true;
-		*ret_release = awaited[i].release;
+		*ret_free = awaited[i];
 		awaited[i] = awaited[count - 1];
 		__atomic_store_n(&count, count - 1, __ATOMIC_RELAXED);
 	}
@@ -168,19 +224,33 @@ static bool take_that_fits(CUdevice device, uint64_t bytes, struct quota_release
 	return found;
 }
 
-bool async_free_found_gone(CUdevice device, uint64_t bytes)
+static bool found_gone(CUdevice device, bool pointers, uint64_t *bytes)
 {
-	struct quota_release release;
+	struct awaited free;
 	bool found = false;
 
-	while (__atomic_load_n(&count, __ATOMIC_RELAXED) && bytes &&
-	       take_that_fits(device, bytes, &release)) {
-		bytes -= release.bytes;
-		quota_free_resume();
-		quota_free_commit(&release);
+	while (__atomic_load_n(&count, __ATOMIC_RELAXED) && *bytes &&
+	       take_that_fits(device, pointers, *bytes, &free)) {
+		*bytes -= free.release.bytes;
+		commit(&free);
 		found = true;
 	}
 	return found;
+}
+
+/* Pointers come first. What is charged here for others that are still open may be in another
+ * process's figure, and shows no block to be freed. */
+bool async_free_found_gone(CUdevice device, uint64_t bytes)
+{
+	uint64_t moved;
+	bool found;
+
+	if (!__atomic_load_n(&count, __ATOMIC_RELAXED) || !bytes)
+		return false;
+	found = found_gone(device, true, &bytes);
+	moved = quota_moved_here(device);
+	bytes -= moved < bytes ? moved : bytes;
+	return found_gone(device, false, &bytes) || found;
 }
 
 /* -- frees ------------------------------------------------------------------------------------- */
@@ -249,7 +319,11 @@ static CUresult free_pointer(const struct quota_pointer *pointer, CUresult resul
 {
 	if (result == CUDA_SUCCESS)
 		async_free_note(stream);
-	quota_pointer_free_end(pointer, result == CUDA_SUCCESS);
+	if (result == CUDA_SUCCESS && pointer->import &&
+	    await_pointer(named(stream), launch_context(stream), pointer))
+		quota_pointer_free_postpone(pointer);
+	else
+		quota_pointer_free_end(pointer, result == CUDA_SUCCESS);
 	return result;
 }
 

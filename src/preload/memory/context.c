@@ -139,12 +139,13 @@ static bool wait_for_others(unsigned naps, bool known)
 /* Whether NVML is needed and has to be started: to make room, for the exact cost of the new
  * context, or for that of the one before. In a nested call the lock cannot be released, so NVML is
  * not asked. */
-static bool lacks_nvml(const struct pending_context *pending, int error, bool known)
+static bool lacks_nvml(const struct pending_context *pending, int error)
 {
 	if (nvml_is_started() || pending->has_started_nvml || context_making_depth > 1)
 		return false;
-	return error == -EDQUOT || (!known && (pending->reservation.bytes < CONTEXT_BYTES_MOST ||
-					       quota_has_context(pending->device)));
+	return error == -EDQUOT || (!error && !pending->reservation.known &&
+				    (pending->reservation.bytes < CONTEXT_BYTES_MOST ||
+				     quota_has_context(pending->device)));
 }
 
 /* Starts NVML if reserve() has found it lacking. The lock is not held. False: it was not lacking.
@@ -180,7 +181,7 @@ static CUresult reserve(struct pending_context *pending)
 	reconcile_books(device); /* at most one context may have a cost that is a guess */
 	known = quota_context_cost_known(device);
 	error = quota_context_reserve(device, least_bytes(device), &pending->reservation);
-	pending->lacks_nvml = lacks_nvml(pending, error, known);
+	pending->lacks_nvml = lacks_nvml(pending, error);
 	if (pending->lacks_nvml) {
 		if (!error)
 			quota_context_cancel(&pending->reservation);

@@ -16,6 +16,7 @@
 #include "imports.h"
 #include "log.h"
 #include "mapping.h"
+#include "pool.h"
 #include "quota.h"
 #include "sys.h"
 #include "trace.h"
@@ -266,46 +267,105 @@ CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t si
 	return result;
 }
 
-/* -- pointers of pools, which are charged with the pool ---------------------------------------- */
+/* -- pointers of pools, which are charged with the pool until the exporter frees them or ends ----
+ */
 
+/* The pool, the device and the size of memory at that address. False: it is of no pool that is
+ * charged, or the driver does not say. */
+static bool find_in_pool(CUdeviceptr address, CUmemoryPool *ret_pool, CUdevice *ret_device,
+			 size_t *ret_size)
+{
+	CUdeviceptr base;
+	unsigned flags;
+
+	return cuda.cuPointerGetAttribute(ret_pool, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, address) ==
+		       CUDA_SUCCESS &&
+	       quota_pool_is_known((uintptr_t)*ret_pool, ret_device, &flags) &&
+	       cuda.cuMemGetAddressRange_v2(&base, ret_size, address) == CUDA_SUCCESS;
+}
+
+/* An importer of a pointer that is not recorded is charged for it. */
 CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *shareData_out, CUdeviceptr ptr)
 {
-	struct place place;
-	bool counted;
+	CUmemoryPool pool = NULL;
+	CUdevice device;
+	size_t size;
 	CUresult result;
 
 	trace_call(__func__);
 	cuda_bind();
 	result = cuda.cuMemPoolExportPointer(shareData_out, ptr);
-	if (result == CUDA_SUCCESS && quota_attached() &&
-	    headroom_find(&place, &counted) == CUDA_SUCCESS && counted)
-		quota_export_handle(ptr, shareData_out, HANDLE_BYTES, place.device, 0, 0);
+	if (result == CUDA_SUCCESS && quota_attached() && find_in_pool(ptr, &pool, &device, &size))
+		quota_export_pointer(ptr, shareData_out, HANDLE_BYTES, device, size,
+				     (uintptr_t)pool);
+	return result;
+}
+
+static bool has_context(void)
+{
+	CUcontext context = NULL;
+
+	return cuda.cuCtxGetCurrent(&context) == CUDA_SUCCESS && context;
+}
+
+/* No process of the slice has the charge for the pointer. */
+static CUresult charge_pointer(CUdeviceptr address)
+{
+	struct place place = {.context = NULL};
+	CUdeviceptr base;
+	size_t size;
+	bool counted;
+	CUresult result;
+
+	if (!is_on_device(address))
+		return CUDA_SUCCESS;
+	if (cuda.cuMemGetAddressRange_v2(&base, &size, address) != CUDA_SUCCESS ||
+	    cuda.cuPointerGetAttribute(&place.device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+				       address) != CUDA_SUCCESS)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	result = headroom_on(place.device, &counted);
+	return result == CUDA_SUCCESS && counted ? imports_charge(address, &place, size) : result;
+}
+
+/* The driver does not say the size of the memory, nor frees the pointer, while no context is
+ * current. Then a pointer that would be charged here is refused before the driver imports it. */
+static CUresult import_pointer(CUdeviceptr *ret_address, CUmemoryPool pool,
+			       CUmemPoolPtrExportData *data)
+{
+	struct quota_import import;
+	uint64_t number;
+	CUresult result;
+
+	quota_import_begin(data, HANDLE_BYTES, &import);
+	number = quota_import_expect(&import);
+	if (number) {
+		result = cuda.cuMemPoolImportPointer(ret_address, pool, data);
+		quota_import_arrived(number, result == CUDA_SUCCESS ? *ret_address : 0);
+		return result;
+	}
+	result = has_context() ? cuda.cuMemPoolImportPointer(ret_address, pool, data)
+			       : CUDA_ERROR_INVALID_CONTEXT;
+	quota_import_cancel(&import);
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = charge_pointer(*ret_address);
+	if (result != CUDA_SUCCESS)
+		cuda.cuMemFree_v2(*ret_address);
 	return result;
 }
 
 CUresult cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool,
 				CUmemPoolPtrExportData *shareData)
 {
-	struct quota_import import;
-	struct place place;
-	CUdeviceptr base;
-	size_t size;
-	bool counted;
+	CUdeviceptr address = 0;
 	CUresult result;
 
 	trace_call(__func__);
 	cuda_bind();
-	result = cuda.cuMemPoolImportPointer(ptr_out, pool, shareData);
-	if (result != CUDA_SUCCESS || !quota_attached() ||
-	    headroom_find(&place, &counted) != CUDA_SUCCESS || !counted)
-		return result;
-	quota_import_begin(shareData, HANDLE_BYTES, &import);
-	if (quota_import_record(&import, *ptr_out, 0, 0) ||
-	    cuda.cuMemGetAddressRange_v2(&base, &size, *ptr_out) != CUDA_SUCCESS)
-		return result;
-	place.context = NULL;
-	result = imports_charge(*ptr_out, &place, size);
-	if (result != CUDA_SUCCESS)
-		cuda.cuMemFree_v2(*ptr_out);
+	if (!quota_attached() || !ptr_out || !shareData)
+		return cuda.cuMemPoolImportPointer(ptr_out, pool, shareData);
+	result = import_pointer(&address, pool, shareData);
+	if (result == CUDA_SUCCESS)
+		*ptr_out = address;
 	return result;
 }

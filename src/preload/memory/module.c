@@ -7,10 +7,12 @@
  * The driver may also load code later, at the first launch of a function (90 MiB on an H200 for a
  * sum in PyTorch; lazy_code.h). The local memory of kernels is reserved beforehand (local.h).
  *
- * A library belongs to no context. Its memory is looked for on the current context's device.
+ * A library belongs to no context. Its memory is looked for on the current context's device, when
+ * the library is loaded, and when it is first asked for its module or a variable in a context.
  */
 #include "code.h"
 #include "compare.h"
+#include "context.h"
 #include "cuda.h"
 #include "driver_memory.h"
 #include "hooks.h"
@@ -91,15 +93,6 @@ CUresult cuLibraryGetKernel(CUkernel *pKernel, CUlibrary library, const char *na
 		return result;
 	signs_name(launch_name(made), name);
 	return hand_out_kernel(made, pKernel);
-}
-
-CUresult cuLibraryGetModule(CUmodule *pMod, CUlibrary library)
-{
-	CUresult result;
-
-	cuda_bind();
-	result = cuda.cuLibraryGetModule(pMod, library);
-	return load_now(result, result == CUDA_SUCCESS ? *pMod : NULL);
 }
 
 /* A kernel and its function in the current context have the same code. Programs launch one of the
@@ -358,6 +351,75 @@ CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *fileName, CUjit_o
 	return loaded_library(&growth, result, made, library);
 }
 
+/* The driver loads a library into a context when its module or a variable is first asked for there.
+ */
+struct first_use {
+	struct driver_memory growth;
+	bool is_first; /* in the current context, as far as is known */
+};
+
+static CUresult use_begins(struct first_use *use, CUlibrary library)
+{
+	*use = (struct first_use){.is_first = false};
+	lazy_code_handed_out(library, LAZY_CODE_PER_CONTEXT);
+	use->is_first = quota_attached() && lazy_code_is_awaited(library, NULL);
+	return use->is_first ? begin(&use->growth) : CUDA_SUCCESS;
+}
+
+/* If the slice is above its limit now, the library stays loaded, and the next use is refused, too.
+ */
+static CUresult used(struct first_use *use, CUlibrary library, CUresult result)
+{
+	if (!use->is_first)
+		return result;
+	if (!driver_memory_end(&use->growth, result))
+		return driver_memory_refuse(&use->growth);
+	lazy_code_launched(library, NULL, result == CUDA_SUCCESS);
+	if (result != CUDA_SUCCESS) /* it may be no library */
+		lazy_code_taken_back(library);
+	return result;
+}
+
+CUresult cuLibraryGetModule(CUmodule *pMod, CUlibrary library)
+{
+	CUmodule made = NULL;
+	struct first_use use;
+	CUresult result;
+
+	cuda_bind();
+	result = TRACE_CALLED(use_begins(&use, library));
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = used(&use, library, cuda.cuLibraryGetModule(pMod ? &made : NULL, library));
+	if (result == CUDA_SUCCESS)
+		*pMod = made;
+	return result;
+}
+
+CUresult cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name)
+{
+	struct first_use use;
+	CUresult result;
+
+	cuda_bind();
+	result = TRACE_CALLED(use_begins(&use, library));
+	if (result != CUDA_SUCCESS)
+		return result;
+	return used(&use, library, cuda.cuLibraryGetGlobal(dptr, bytes, library, name));
+}
+
+CUresult cuLibraryGetManaged(CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name)
+{
+	struct first_use use;
+	CUresult result;
+
+	cuda_bind();
+	result = TRACE_CALLED(use_begins(&use, library));
+	if (result != CUDA_SUCCESS)
+		return result;
+	return used(&use, library, cuda.cuLibraryGetManaged(dptr, bytes, library, name));
+}
+
 CUresult cuLibraryUnload(CUlibrary library)
 {
 	trace_call(__func__);
@@ -379,27 +441,58 @@ static uint64_t stack_bytes(size_t before, size_t after)
 	return (uint64_t)(after - before) * local_threads(device);
 }
 
-/* For the other limits, the driver takes memory when the first kernel that needs it is loaded. */
+/* The driver takes this memory later, when the first module that needs it is loaded, and keeps it
+ * until the context ends. */
+static bool is_taken_later(CUlimit limit)
+{
+	return limit == CU_LIMIT_MALLOC_HEAP_SIZE || limit == CU_LIMIT_PRINTF_FIFO_SIZE;
+}
+
+/* What has to be reserved before the limit is raised. */
+static uint64_t bytes_of(CUlimit limit, size_t before, size_t after)
+{
+	if (limit == CU_LIMIT_STACK_SIZE)
+		return stack_bytes(before, after);
+	return is_taken_later(limit) && after > before ? after - before : 0;
+}
+
+/* The driver has accepted the limit. */
+static void note_limit(const struct driver_memory *growth, CUlimit limit, size_t before,
+		       size_t after)
+{
+	if (!growth->counted || !is_taken_later(limit))
+		return;
+	if (after > before)
+		quota_driver_expect(growth->device, after - before);
+	else
+		quota_driver_return(growth->device,
+				    quota_driver_expect_less(growth->device, before - after));
+}
+
 CUresult cuCtxSetLimit(CUlimit limit, size_t value)
 {
 	struct driver_memory growth;
-	size_t before = 0;
-	uint64_t bytes = 0;
+	size_t before = value;
+	uint64_t bytes;
 	CUresult result;
 
 	trace_call(__func__);
 	cuda_bind();
-	if (cuda.cuCtxGetLimit(&before, limit) == CUDA_SUCCESS && limit == CU_LIMIT_STACK_SIZE)
-		bytes = stack_bytes(before, value);
+	cuda.cuCtxGetLimit(&before, limit);
+	bytes = bytes_of(limit, before, value);
 	result = driver_memory_begin(&growth, -1, bytes, bytes);
 	if (result != CUDA_SUCCESS)
 		return result;
 	result = cuda.cuCtxSetLimit(limit, value);
+	if (result == CUDA_SUCCESS)
+		note_limit(&growth, limit, before, value);
 	if (driver_memory_end(&growth, result)) {
 		if (result == CUDA_SUCCESS && limit == CU_LIMIT_STACK_SIZE)
 			local_of_stacks(value);
 		return result;
 	}
 	cuda.cuCtxSetLimit(limit, before);
+	if (is_taken_later(limit))
+		quota_driver_expect_less(growth.device, bytes);
 	return driver_memory_refuse(&growth);
 }

@@ -23,6 +23,10 @@
 #define TRIES 8 /* to be the only thread that reads a pool's figure */
 #define LOOKS 8 /* synchronisations that read figures after a free, in case of other streams */
 
+#define NAP_NS        (20 * NS_PER_US)
+#define IDLE_MOST_NS  (100 * NS_PER_MS) /* a reset waits so long for allocations under way */
+#define RESET_MOST_NS (200 * NS_PER_MS) /* an allocation waits so long for a reset */
+
 static int looks_left;   /* atomic */
 static unsigned lookers; /* threads that have pools' handles; atomic */
 
@@ -64,7 +68,7 @@ static void look_end(void)
 void pools_wait_for_lookers(void)
 {
 	while (__atomic_load_n(&lookers, __ATOMIC_SEQ_CST))
-		sys_sleep_ns(20 * NS_PER_US);
+		sys_sleep_ns(NAP_NS);
 }
 
 static bool is_graph_pool(uint64_t pool)
@@ -223,12 +227,45 @@ static int grow_unseen(CUdevice device, uint64_t size_bytes)
 	return limit && quota_used(device) + size_bytes > limit ? -EDQUOT : -ENOENT;
 }
 
-static int grow(uint64_t pool, uint64_t size_bytes, struct pool_reservation *reservation)
+/* The pool's figure is being reset. *until_ns is 0 at the first call for an allocation. */
+static void wait_for_reset(uint64_t pool, uint64_t *until_ns)
+{
+	uint64_t now = clock_now_ns();
+
+	if (!*until_ns)
+		*until_ns = now + RESET_MOST_NS;
+	if (now < *until_ns)
+		sys_sleep_ns(NAP_NS);
+	else
+		quota_pool_reset_pass(pool);
+}
+
+int pool_reserve(uint64_t pool, uint64_t size_bytes, struct pool_reservation *ret_reservation)
+{
+	uint64_t until_ns = 0;
+	int error;
+
+	while ((error = quota_pool_reserve(pool, size_bytes, ret_reservation)) == -EBUSY)
+		wait_for_reset(pool, &until_ns);
+	return error;
+}
+
+static int grow_once(uint64_t pool, uint64_t size_bytes, struct pool_reservation *reservation)
 {
 	struct pool_figure figure;
 
 	return pool_read(pool, &figure) ? quota_pool_grow(pool, size_bytes, &figure, reservation)
 					: grow_unseen(reservation->device, size_bytes);
+}
+
+static int grow(uint64_t pool, uint64_t size_bytes, struct pool_reservation *reservation)
+{
+	uint64_t until_ns = 0;
+	int error;
+
+	while ((error = grow_once(pool, size_bytes, reservation)) == -EBUSY)
+		wait_for_reset(pool, &until_ns);
+	return error;
 }
 
 int pool_grow(uint64_t pool, uint64_t size_bytes, struct pool_reservation *reservation)
@@ -242,4 +279,24 @@ int pool_grow(uint64_t pool, uint64_t size_bytes, struct pool_reservation *reser
 	if (error == 0)
 		pools_note_free(); /* the next look refunds what is charged ahead */
 	return error;
+}
+
+/* -- resets ------------------------------------------------------------------------------------ */
+
+/* The figure is read while no allocation is under way, so that resets do not add up. An allocation
+ * that stays long in the driver is not waited for: it is charged in full. */
+bool pool_reset_begin(uint64_t pool)
+{
+	uint64_t until_ns = clock_now_ns() + IDLE_MOST_NS;
+	struct pool_figure figure;
+
+	if (!quota_pool_reset_begin(pool))
+		return false;
+	while (!quota_pool_is_idle(pool) && clock_now_ns() < until_ns)
+		sys_sleep_ns(NAP_NS);
+	look_begin();
+	if (pool_read(pool, &figure))
+		quota_pool_reset_seen(pool, &figure);
+	look_end();
+	return true;
 }

@@ -33,6 +33,13 @@ bool pool_streams_wait(uint64_t pool);
  */
 bool pool_empty(uint64_t pool);
 
+/* quota_pool_reserve. It waits while another thread resets the pool's figure, for 0.2 s at most. */
+int pool_reserve(uint64_t pool, uint64_t size_bytes, struct pool_reservation *ret_reservation);
+
+/* The application is about to reset the highest size of a pool (quota_pool_reset_begin). False: the
+ * pool is not charged by that figure. True: quota_pool_reset_end follows the driver's call. */
+bool pool_reset_begin(uint64_t pool);
+
 /* When quota_pool_reserve returns -EAGAIN: quota_pool_grow, which tries to make room before it
  * refuses. -ENOENT: nothing is charged, as the driver does not say what the pool reserves, and
  * NVML's figure leaves room. */

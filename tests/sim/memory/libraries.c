@@ -152,6 +152,48 @@ static const struct own_row rows[] = {
 TEST_TABLE(rows, own_play);
 /* clang-format on */
 
+#define BIG (100 * MIB)
+
+/* Libraries that take BIG, and MODULE for code, when their variable is first asked for. One of them
+ * may be beyond the limit. It is refused, and so is the next one. */
+static void use_variables(CUresult (*find)(CUdeviceptr *, size_t *, CUlibrary, const char *),
+			  const char *declaration)
+{
+	CUlibrary library[8];
+	CUdeviceptr address;
+	char text[256];
+	CUcontext context = start("1g");
+
+	snprintf(text, sizeof(text), ".version 8.0\n.target sm_90\n.visible %s .b8 big[%u];\n",
+		 declaration, (unsigned)BIG);
+	CHECK_OK(cuCtxSetCurrent(NULL));
+	for (unsigned i = 0; i < 8; i++)
+		CHECK_OK(cuLibraryLoadData(&library[i], text, NULL, NULL, 0, NULL, NULL, 0));
+	CHECK_OK(cuCtxSetCurrent(context));
+	for (unsigned i = 0; i < 8; i++) {
+		bool fits = outside_used(0) + BIG + MODULE <= GIB;
+
+		CHECK_EQUAL(find(&address, NULL, library[i], "big"),
+			    fits ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);
+		CHECK_AT_MOST(outside_used(0), GIB + BIG + MODULE);
+	}
+	CHECK_OK(find(&address, NULL, library[0], "big"));
+	for (unsigned i = 0; i < 8; i++)
+		CHECK_OK(cuLibraryUnload(library[i]));
+	rest();
+	assert_books(0, 0);
+}
+
+TEST(variables)
+{
+	use_variables(cuLibraryGetGlobal, ".global .align 8");
+}
+
+TEST(managed_variables)
+{
+	use_variables(cuLibraryGetManaged, ".global .attribute(.managed) .align 8");
+}
+
 /* Libraries ask for the function of a kernel before each launch. Only the first answer may have
  * loaded code, so the others make no comparison due. 300 comparisons would take six seconds
  * otherwise; the last would wait until the alarm. */

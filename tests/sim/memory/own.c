@@ -302,19 +302,40 @@ static const struct own_row stacks[] = {
 TEST_TABLE(stacks, own_play);
 /* clang-format on */
 
-TEST(other_limits)
+/* The driver takes the heap of the device's malloc, and the printf buffer, with a module that needs
+ * them. They are charged when they are made larger, and stay charged. They were 8 MiB and 1 MiB. */
+TEST(taken_later)
 {
 	size_t value = 0;
+	CUmodule module;
 
+	start("700m"); /* room for 172 MiB */
+	CHECK_EQUAL(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 60 * GIB), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_OK(cuCtxGetLimit(&value, CU_LIMIT_MALLOC_HEAP_SIZE));
+	CHECK_EQUAL(value, 8 * MIB);
+	assert_books(0, 0);
+	CHECK_OK(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 108 * MIB));
+	CHECK_EQUAL(ledger_own(0).module, 100 * MIB);
+	CHECK_OK(cuCtxSetLimit(CU_LIMIT_PRINTF_FIFO_SIZE, 51 * MIB));
+	CHECK_EQUAL(ledger_own(0).module, 150 * MIB);
+	rest();
+	CHECK_EQUAL(ledger_own(0).module, 150 * MIB);
+	CHECK_EQUAL(cuCtxSetLimit(CU_LIMIT_PRINTF_FIFO_SIZE, 101 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_OK(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 8 * MIB));
+	CHECK_EQUAL(ledger_own(0).module, 50 * MIB);
+	CHECK_OK(cuCtxSetLimit(CU_LIMIT_PRINTF_FIFO_SIZE, MIB));
+	CHECK_OK(cuModuleLoadData(&module, code));
+	rest();
+	assert_books(MODULE, 0);
+}
+
+TEST(other_limits)
+{
 	env_set("VGPU_SIM_FAULTS", "cuCtxSetLimit@1=999");
 	start("600m");
 	CHECK_EQUAL(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 1032), CUDA_ERROR_UNKNOWN);
 	assert_stack(1024);
 	assert_books(0, 0);
-	CHECK_OK(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, GIB));
-	CHECK_OK(cuCtxSetLimit(CU_LIMIT_PRINTF_FIFO_SIZE, GIB));
-	CHECK_OK(cuCtxGetLimit(&value, CU_LIMIT_MALLOC_HEAP_SIZE));
-	CHECK_EQUAL(value, GIB);
 	CHECK_EQUAL(cuCtxSetLimit(99, 5), CUDA_ERROR_UNSUPPORTED_LIMIT);
 	assert_books(0, 0);
 	rest();

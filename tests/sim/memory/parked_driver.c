@@ -217,6 +217,7 @@ TEST_TABLE(itself, parked_play);
 /* -- code: a module takes 20 MiB, which is known when it is loaded ----------------------------- */
 
 static const char code[] = ".version 8.0\n.target sm_90\n.visible .entry nothing() { ret; }\n";
+static const char variable[] = ".version 8.0\n.target sm_90\n.visible .global .b8 bytes[1];\n";
 static CUmodule module;
 static CUlibrary library;
 
@@ -251,6 +252,31 @@ static CUresult load_library_file(void)
 	scene_write("code.ptx", code);
 	return cuLibraryLoadFromFile(&library, scene_path("code.ptx"), NULL, NULL, 0, NULL, NULL,
 				     0);
+}
+
+/* Where no context is current, a library takes nothing yet. */
+static void with_unused_library(void)
+{
+	CUcontext context;
+
+	CHECK_OK(cuCtxGetCurrent(&context));
+	CHECK_OK(cuCtxSetCurrent(NULL));
+	CHECK_OK(cuLibraryLoadData(&library, variable, NULL, NULL, 0, NULL, NULL, 0));
+	CHECK_OK(cuCtxSetCurrent(context));
+}
+
+static CUresult find_variable(void)
+{
+	CUdeviceptr address;
+
+	return cuLibraryGetGlobal(&address, NULL, library, "bytes");
+}
+
+static CUresult find_managed(void)
+{
+	CUdeviceptr address;
+
+	return cuLibraryGetManaged(&address, NULL, library, "bytes");
 }
 
 static CUresult unload_module(void)
@@ -291,6 +317,9 @@ static void end_library(void)
 		.name = row "_full", .call = function "@1", CODE, .make = does, .undo = nothing,  \
 		.result = CUDA_ERROR_OUT_OF_MEMORY, .beyond = 20                                  \
 	}
+#define USED(row, function, does)                                                 \
+	PARKED(row, function, CODE, .prepare = with_unused_library, .make = does, \
+	       .undo = end_library, .takes = 22, .charges = 22, .leaves = 22, .beyond = 22)
 
 /* While the driver has loaded it, a comparison may charge it at any time. So the slice is only
  * filled before that. */
@@ -301,6 +330,8 @@ static const struct parked_row of_code[] = {
 	LOADED("fatbin", "cuModuleLoadFatBinary", load_fatbin, end_module),
 	LOADED("library", "cuLibraryLoadData", load_library, end_library),
 	LOADED("library_file", "cuLibraryLoadFromFile", load_library_file, end_library),
+	USED("variable", "cuLibraryGetGlobal@1", find_variable),
+	USED("managed_variable", "cuLibraryGetManaged@1", find_managed),
 	PARKED("unload", "cuModuleUnload@1", CODE, .prepare = with_module, .make = unload_module,
 	       .undo = nothing, GIVES(20), .found = true, .later = true),
 	PARKED("unload_library", "cuLibraryUnload@1", CODE, .prepare = with_library,

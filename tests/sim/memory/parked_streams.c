@@ -215,6 +215,37 @@ static CUresult set_pool_at(void)
 	return cuMemSetMemPool(&here, CU_MEM_ALLOCATION_TYPE_PINNED, pool);
 }
 
+static void with_managed(void)
+{
+	const CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_MANAGED,
+					   .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+
+	with_stream();
+	CHECK_OK(cuMemPoolCreate(&pool, &properties));
+	CHECK_OK(take_from_pool());
+	give_and_wait();
+}
+
+/* The driver keeps what the pool of managed memory had. */
+static CUresult reset_highest(void)
+{
+	uint64_t zero = 0;
+
+	return cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, &zero);
+}
+
+static CUmemLocation nowhere = {CU_MEM_LOCATION_TYPE_HOST, 0};
+
+static CUresult default_of_host(void)
+{
+	return cuMemGetDefaultMemPool(&standard, &nowhere, CU_MEM_ALLOCATION_TYPE_MANAGED);
+}
+
+static CUresult current_of_host(void)
+{
+	return cuMemGetMemPool(&standard, &nowhere, CU_MEM_ALLOCATION_TYPE_MANAGED);
+}
+
 static CUresult export_pointer(void)
 {
 	return cuMemPoolExportPointer(&pointer, memory);
@@ -263,6 +294,11 @@ static const struct parked_row kinds[] = {
 	       .meanwhile = take_meanwhile, .undo = set_back, TAKES(64), .is_pool = true),
 	PARKED("set_at", "cuMemSetMemPool@1", .prepare = with_known_pool, .make = set_pool_at,
 	       .meanwhile = take_meanwhile, .undo = set_back, TAKES(64), .is_pool = true),
+	PARKED("default_of_host", "cuMemGetDefaultMemPool@1", .make = default_of_host,
+	       .undo = nothing),
+	PARKED("current_of_host", "cuMemGetMemPool@1", .make = current_of_host, .undo = nothing),
+	PARKED("reset_highest", "cuMemPoolSetAttribute@1", .prepare = with_managed,
+	       .make = reset_highest, .undo = destroy_empty),
 	PARKED("export_pointer", "cuMemPoolExportPointer@1", .prepare = with_exportable,
 	       .make = export_pointer, .undo = end_pool),
 };

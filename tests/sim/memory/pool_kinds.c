@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "parked.h"
+
 static void refused_from(CUmemoryPool pool, uint64_t bytes)
 {
 	CUdeviceptr address = UNTOUCHED;
@@ -166,6 +168,147 @@ TEST(managed_pool_marks_reset)
 	assert_data(0);
 }
 
+static CUmemoryPool marked;
+
+static CUresult reset_mark(void)
+{
+	uint64_t zero = 0;
+
+	return cuMemPoolSetAttribute(marked, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, &zero);
+}
+
+static DRIVER_CALL(trim_marked, cuMemPoolTrimTo(marked, 0));
+
+/* Starts CUDA with that call parked, and makes the pool. Returns what the device holds. */
+static uint64_t start_marked(const char *rule)
+{
+	park(rule);
+	start("2g");
+	marked = pool_on(CU_MEM_ALLOCATION_TYPE_MANAGED, CU_MEM_LOCATION_TYPE_DEVICE, 0);
+	return outside_used(0);
+}
+
+/* The pool holds what 600 MiB took, and so much is charged. */
+static void check_marked(uint64_t bare)
+{
+	CHECK_EQUAL(outside_used(0) - bare, 608 * MIB);
+	CHECK_AT_MOST(608 * MIB, ledger_own(0).data);
+	refused(1300 * MIB);
+	destroy(marked);
+	assert_data(0);
+}
+
+/* The driver has trimmed the pool, and the application resets the mark before it is read. */
+TEST(managed_pool_mark_reset_in_trim)
+{
+	uint64_t bare = start_marked("cuMemPoolTrimTo@1:done");
+	struct call call;
+
+	give_async(take_from(marked, 600 * MIB), stream);
+	begin_call(&call, trim_marked);
+	CHECK_OK(reset_mark());
+	CHECK_OK(end_call(&call));
+	check_marked(bare);
+}
+
+/* An allocation does not wait for the reset for ever. While that is in the driver, the pool grows
+ * and is trimmed. */
+static void reset_while_growing(const char *rule)
+{
+	uint64_t bare = start_marked(rule);
+	struct call call;
+
+	begin_call(&call, reset_mark);
+	give_async(take_from(marked, 600 * MIB), stream);
+	CHECK_OK(trim_marked());
+	synchronise(stream);
+	CHECK_OK(end_call(&call));
+	synchronise(stream);
+	check_marked(bare);
+}
+
+TEST(managed_pool_grows_before_reset)
+{
+	reset_while_growing("cuMemPoolSetAttribute@1");
+}
+
+TEST(managed_pool_grows_after_reset)
+{
+	reset_while_growing("cuMemPoolSetAttribute@1:done");
+}
+
+static DRIVER_CALL(take_marked,
+		   cuMemAllocFromPoolAsync(&(CUdeviceptr){0}, 600 * MIB, marked, stream));
+
+/* A reset does not wait for ever for an allocation. */
+static void reset_while_allocating(const char *rule)
+{
+	uint64_t bare = start_marked(rule);
+	struct call call;
+
+	begin_call(&call, take_marked);
+	CHECK_OK(reset_mark());
+	CHECK_OK(trim_marked());
+	CHECK_OK(end_call(&call));
+	synchronise(stream);
+	CHECK_EQUAL(outside_used(0) - bare, 608 * MIB);
+	CHECK_AT_MOST(608 * MIB, ledger_own(0).data);
+	refused(1300 * MIB);
+}
+
+TEST(managed_pool_mark_reset_before_growth)
+{
+	reset_while_allocating("cuMemAllocFromPoolAsync@1");
+}
+
+TEST(managed_pool_mark_reset_after_growth)
+{
+	reset_while_allocating("cuMemAllocFromPoolAsync@1:done");
+}
+
+/* An allocation that was over before the reset is charged for what it took. */
+TEST(managed_pool_mark_reset_in_turn)
+{
+	start("2g");
+	marked = pool_on(CU_MEM_ALLOCATION_TYPE_MANAGED, CU_MEM_LOCATION_TYPE_DEVICE, 0);
+	for (unsigned i = 0; i < 10; i++) {
+		give_async(take_from(marked, 100 * MIB), stream);
+		CHECK_OK(reset_mark());
+	}
+	synchronise(stream);
+	CHECK_EQUAL(ledger_own(0).data, 128 * MIB);
+	destroy(marked);
+	assert_data(0);
+}
+
+static void *reset_often(void *done)
+{
+	while (!__atomic_load_n((bool *)done, __ATOMIC_ACQUIRE))
+		CHECK_OK(reset_mark());
+	return NULL;
+}
+
+/* Resets at the same time as allocations and looks do not add up. */
+TEST(managed_pool_mark_reset_often)
+{
+	pthread_t thread;
+	bool done = false;
+
+	start("2g");
+	marked = pool_on(CU_MEM_ALLOCATION_TYPE_MANAGED, CU_MEM_LOCATION_TYPE_DEVICE, 0);
+	CHECK(pthread_create(&thread, NULL, reset_often, &done) == 0);
+	for (unsigned i = 0; i < 300; i++) {
+		give_async(take_from(marked, 100 * MIB), stream);
+		synchronise(stream);
+	}
+	__atomic_store_n(&done, true, __ATOMIC_RELEASE);
+	CHECK(pthread_join(thread, NULL) == 0);
+	synchronise(stream);
+	CHECK_EQUAL(ledger_own(0).data, 128 * MIB);
+	destroy(marked);
+	assert_data(0);
+}
+
 /* It counts although no context says on which device. */
 TEST(managed_pool_without_context)
 {
@@ -185,6 +328,43 @@ TEST(managed_pool_without_context)
 	synchronise(stream);
 	destroy(pool);
 	assert_data(0);
+}
+
+static CUmemoryPool managed_by_default(unsigned location_type)
+{
+	CUmemLocation location = {location_type, 0};
+	CUmemoryPool pool = NULL, now = NULL;
+
+	CHECK_OK(cuMemGetMemPool(&pool, &location, CU_MEM_ALLOCATION_TYPE_MANAGED));
+	CHECK_OK(cuMemGetDefaultMemPool(&now, &location, CU_MEM_ALLOCATION_TYPE_MANAGED));
+	CHECK(pool == now);
+	return pool;
+}
+
+/* It may move to the device from wherever its pool is. */
+TEST(managed_pool_elsewhere)
+{
+	static const unsigned locations[] = {CU_MEM_LOCATION_TYPE_HOST,
+					     CU_MEM_LOCATION_TYPE_HOST_NUMA,
+					     CU_MEM_LOCATION_TYPE_INVALID};
+	CUmemoryPool pool;
+
+	start("2g");
+	for (unsigned i = 0; i < 3; i++) {
+		pool = pool_on(CU_MEM_ALLOCATION_TYPE_MANAGED, locations[i], 0);
+		give_async(take_from(pool, 600 * MIB), stream);
+		refused_from(pool, 1600 * MIB);
+		CHECK_AT_MOST(600 * MIB, ledger_own(0).data);
+		synchronise(stream);
+		destroy(pool);
+		assert_data(0);
+	}
+	for (unsigned i = 0; i < 3; i++) {
+		pool = managed_by_default(locations[i]);
+		refused_from(pool, 2000 * MIB);
+		take_from(pool, 100 * MIB);
+		CHECK_AT_MOST((i + 1) * 100 * MIB, ledger_own(0).data);
+	}
 }
 
 /* Memory of the host is not the slice's affair, however much it is. */
