@@ -26,6 +26,9 @@ elseif(VGPU_SANITIZE)
   target_compile_options(vgpu_sanitize INTERFACE -fsanitize=${VGPU_SANITIZE} -fno-omit-frame-pointer)
   target_link_options(vgpu_sanitize INTERFACE -fsanitize=${VGPU_SANITIZE})
 endif()
+if(VGPU_SANITIZE STREQUAL "thread" AND CMAKE_C_COMPILER_ID STREQUAL "GNU")
+  target_compile_options(vgpu_warnings INTERFACE -Wno-tsan) # at each fence, which ThreadSanitizer does not see
+endif()
 if(VGPU_FUZZ) # what UBSan sees is a find, like any other
   target_compile_options(vgpu_sanitize INTERFACE -fsanitize=fuzzer-no-link -fno-sanitize-recover=all)
 endif()

@@ -239,7 +239,8 @@ struct vgpu_region_group {
 
 struct vgpu_region_gang {
 	struct vgpu_region_group group;
-	uint64_t spare[8];
+	uint64_t turnless_until; /* the gang takes no turns until then; 0: it does */
+	uint64_t spare[7];
 	struct vgpu_region_member member[VGPU_GANG_MEMBERS_MAX]; /* of all groups */
 };
 

@@ -89,7 +89,10 @@ struct vgpu_turns_slice {
 	uint64_t words;       /* bit i: seats[i] may be other than 0 */
 	uint64_t quiet_from;  /* if it has the turn, it counts as idle from then on: its host does
 			       * something else; 0: it does not */
-	uint64_t spare[49];
+	uint64_t wish_from;   /* a gang's: it wants no turn before that time, and then the next one;
+			       * 0: it has no such wish */
+	uint64_t least_ns;    /* a gang's: its turn lasts at least so long; 0: any turn will do */
+	uint64_t spare[47];
 	uint64_t seats[VGPU_TURNS_SEATS / 64]; /* bit s: the seat s is one of its processes' */
 };
 

@@ -1,22 +1,9 @@
 /*
- * A launch of a slice that takes turns. Each device is in one of two states:
+ * A launch of a slice that takes turns. docs/design/turns.md ("Who takes turns") says what happens
+ * when another slice comes to the device, which is shared from then on, and what the bucket is
+ * charged meanwhile.
  *
- *     alone     no other slice is present: the pacer's token bucket throttles the launch
- *     shared    each launch asks for the turn (turn_ask), and marks show what is in flight
- *               (in_flight.c)
- *
- * alone -> shared. Only learned costs say how much work the process has in flight. That work counts
- * as one launch, and turn_submitted() reports its expected end before the first turn_ask(). The
- * slice's quota moves from the bucket to the account's ready_at, with the same credit or debt. Work
- * in flight was charged by its cost; the charge is refunded, because the slice will pay for the
- * work by its time.
- *
- * shared -> alone. While the device was shared, the bucket was charged what the slice paid for
- * turns. So the bucket has the right level. Work that is in flight at the change is charged as many
- * mean times as it has launches.
- *
- * While the process waits for its turn, the waiting thread asks the driver whether its last work is
- * over. The begin of the next turn then moves by the error of the guess.
+ * When no other slice is left, work in flight is charged the time until it should have ended.
  */
 #include "by_turn.h"
 
@@ -151,8 +138,6 @@ static bool look(struct meter *meter, struct by_turn *by, struct turn *turn,
 
 	learn(by);
 	if (ended_ns) {
-		if (RELAXED_LOAD(it->marked) == RELAXED_LOAD(it->launches))
-			ended_ns = RELAXED_LOAD(it->reached_ns);
 		RELAXED_STORE(by->ended_ns, ended_ns);
 		backlog_show(&meter->backlog, &by->shown_ns, ended_ns);
 	}
@@ -239,23 +224,13 @@ void by_turn_stop(struct meter *meter, int device)
 		return;
 	now_ns = clock_steady_ns();
 	turn = turns_of(meter, device);
-	end_shared(meter, by, device, false, now_ns);
+	/* The gang's buckets are charged for its own work, and not for its turns. */
+	end_shared(meter, by, device, true, now_ns);
 	if (turn)
 		turn_idle(turn, now_ns, now_ns);
 }
 
 /* -- the way through -------------------------------------------------------------------------- */
-
-static void set_limit(const struct meter *meter, struct turn *turn)
-{
-	unsigned weight = cores_assured(meter), pct = cores_limit(meter);
-	bool weighs =
-		weight ? !RELAXED_LOAD(turn->takes_rest) && RELAXED_LOAD(turn->weight) == weight
-		       : RELAXED_LOAD(turn->takes_rest);
-
-	if (!weighs || RELAXED_LOAD(turn->limit_pct) != (pct ? pct : PERCENT))
-		turn_set(turn, weight, pct ? pct : PERCENT);
-}
 
 /* Whether a launch waits for the process's first one in its turns, which shows how long launches
  * take. It waits for TURN_UNKNOWN_NS at most. */
@@ -291,12 +266,13 @@ static struct turn_answer ask(struct meter *meter, struct by_turn *by, struct tu
 {
 	struct vgpu_region_turn *account = turns_account(meter);
 	struct turn_answer answer;
+	unsigned pct = cores_limit(meter);
 	uint64_t peer_ns = 0, ahead_ns;
 
 	*ret_for_peer = false;
 	if (waits || in_flight_is_due(&by->in_flight, now_ns))
 		look(meter, by, turn, work, waits, now_ns);
-	set_limit(meter, turn);
+	turns_set(meter, turn, pct ? pct : PERCENT, 0);
 	if (!turn_is_own(turn))
 		peer_ns = member_ask_turn(meter, work->device, RELAXED_LOAD(by->in_flight.is_busy),
 					  now_ns, ret_for_peer);
@@ -368,7 +344,6 @@ int by_turn_begin_launch(struct meter *meter, const struct pace_work *work, uint
 			member_sleep(work->device, answer.wait_ns);
 		else
 			turn_sleep(turn, &answer);
-		turns_watch(clock_steady_ns());
 		pace_driver->refresh_limits();
 		error = pace_wait_monitor();
 		if (error)
@@ -439,10 +414,7 @@ static bool is_over_soon(struct meter *meter, struct by_turn *by, struct turn *t
 	uint64_t now_ns = from_ns;
 
 	while (look(meter, by, turn, NULL, false, now_ns)) {
-		if (!in_flight_mark_waited(&by->in_flight, now_ns) &&
-		    (!in_flight_is_marked(&by->in_flight) ||
-		     due_ns(by, now_ns) > now_ns + TURN_MARK_NS ||
-		     meter_since(now_ns, from_ns) > TURN_MARK_NS))
+		if (!in_flight_is_soon_over(&by->in_flight, due_ns(by, now_ns), from_ns, now_ns))
 			return false;
 		now_ns = clock_steady_ns();
 	}

@@ -1,10 +1,7 @@
 /*
  * Inside pace/: launches to a device that other slices use at the same time. Such launches take
- * turns (src/turn/), and the slice pays for the wall time of its turns. The costs of single
- * launches play no part (in_flight.h).
- *
- * A slice that is alone on the device is paced by itself, and so is one that gets no turns, or too
- * few. For these slices, by_turn_update costs a load or two.
+ * turns (docs/design/turns.md). A slice that is alone on the device is paced by itself, and so is
+ * one that gets no turns, or too few. For these slices, by_turn_update costs a load or two.
  */
 #pragma once
 

@@ -1,26 +1,24 @@
 /*
  * Inside pace/: the constants, first of gangs and turns, then of one device. A comment says the
- * unit, where the value comes from, and what happens at half and at twice the value.
+ * unit and what the value does. Where the value matters, the comment also says where it comes from,
+ * and what happens at half and at twice the value. "ablation.md" stands for the rows that
+ * docs/design/ablation.md has for the constant.
  */
 #pragma once
 
 #include "clock.h"
 
 /* ns of debt at which a gang begins to close. To close takes some milliseconds, in which devices
- * wait for each other. Half: twice as many closings, each costs useful time. Twice: a job pauses
- * for twice as long. */
+ * wait for each other. Half, twice: ablation.md. */
 #define GANG_SHUT_NS ((int64_t)-20000000)
 
-/* A gang that takes long to close runs and pauses for longer. It begins to close at a debt of
- * GANG_CLOSING_TIMES times the time that it takes to close, and of GANG_SHUT_MOST_NS ns at most.
- * Half: closings cost more of the job's time. Twice: a job pauses for longer. */
+/* A gang that takes long to close begins to close at a debt of GANG_CLOSING_TIMES times the time
+ * that this takes, and of GANG_SHUT_MOST_NS ns at most. Half, twice of the former: ablation.md. */
 #define GANG_CLOSING_TIMES 8
 #define GANG_SHUT_MOST_NS  ((int64_t)-80000000)
 
-/* ns of debt that a gang's device can have at most. A rank that begins late, or that waits for
- * another machine, keeps its peers spinning for seconds. The bound lets the job continue soon
- * after. Half: kernels of more than 0.5 s get more than a quota of 50. Twice: a job pauses for
- * longer after them. */
+/* ns of debt that a gang's device can have at most: docs/design/gangs.md says why. Half: kernels of
+ * more than 0.5 s get more than a quota of 50. Twice: a job pauses for longer after them. */
 #define GANG_DEBT_NS ((int64_t)-500000000)
 
 /* ns after which a member that has not looked at its gang counts as idle. Half: hosts that
@@ -32,27 +30,25 @@
 #define GANG_DEAD_NS (20 * NS_PER_MS)
 
 /* ns for which a member that has become idle waits before it launches again. By then, the others
- * see the end of the collective that ended with it. Half: ranks overtake each other while they
- * close. Twice: each launch of a rank that has launched fewer collectives costs more. */
+ * see the end of the collective that ended with it. Half, twice: ablation.md. */
 #define GANG_GRACE_NS (50 * NS_PER_US)
 
 /* ns of work in flight, about, that a member may have while it catches up with the member that has
- * launched the most collectives. Half: each launch waits for the one before it, and a closing is
- * longer. Twice: members overtake each other by more. */
+ * launched the most collectives. Half, twice: ablation.md. */
 #define GANG_CATCH_UP_NS (200 * NS_PER_US)
 
 /* ns of closing in which members may catch up so. A member lags the others by at most the work that
- * a host launches ahead, GANG_AHEAD_LEAST_NS. Half: members whose hosts pause go on launch by
- * launch. Twice: members whose numbers of collectives cannot be compared spin for longer. */
+ * a host launches ahead, GANG_AHEAD_LEAST_NS. Half: ablation.md. Twice: members whose numbers of
+ * collectives cannot be compared spin for longer. */
 #define GANG_CATCH_UP_FOR_NS (20 * NS_PER_MS)
 
 /* The value of `part` (struct gang_member) of a member that launches as many collectives as any
  * other. */
 #define GANG_PART_ONE 4096
 
-/* ns of closing in which members go on, and of the first phase in which none does. Half: jobs whose
- * kernels are long spin in some closings. Twice: members that do not wait for each other close
- * later. */
+/* ns of closing in which members go on, and of the first phase in which none does. Half:
+ * jobs whose kernels are long spin in some closings. Twice: members that do not wait for each other
+ * close later. */
 #define GANG_SOFT_NS (100 * NS_PER_MS)
 #define GANG_HARD_NS (25 * NS_PER_MS)
 
@@ -82,6 +78,36 @@
 
 /* ns between two looks of such a launch. */
 #define GANG_AHEAD_POLL_NS (500 * NS_PER_US)
+
+/* ns after a gang opens at which it closes again, if another slice still has the turn on one of its
+ * devices. Half: a neighbour's long kernel makes the gang wait for another date. Twice: the gang's
+ * other devices spin for longer. */
+#define GANG_TURN_LATE_NS (5 * NS_PER_MS)
+
+/* ns for which a gang is taken to close at least. Half: the turns of a gang whose kernels are short
+ * are too short to be worth the wait for the date. Twice: others wait longer for them. */
+#define GANG_TURN_CLOSING_NS (500 * NS_PER_US)
+
+/* ns between two looks of a shut gang at its date. Half: more of a processor. Twice: the gang's
+ * devices are idle for longer where other slices become idle. */
+#define GANG_DATE_POLL_NS (500 * NS_PER_US)
+
+/* A gang that has work in flight for less than GANG_TURN_USE_PCT percent of its last GANG_TURN_USES
+ * turns takes none for GANG_TURNLESS_NS. Its hosts are slower than its devices, which are idle in
+ * part of its turns; without turns, others use them then. Percent half: two such jobs get a third
+ * less. Above 95: no gang takes turns, as each closes. Openings half: chance decides. Twice: it is
+ * slower to see. ns half: a tenth of the time goes to finding out. Twice: a gang that has become
+ * faster waits. */
+#define GANG_TURN_USE_PCT 80
+#define GANG_TURN_USES    8
+#define GANG_TURNLESS_NS  (10 * NS_PER_S)
+
+/* ns between two questions whether a turn of an open gang goes on. Half: launches are slower.
+ * Twice: more is launched after the turn is over. */
+#define GANG_TURN_EACH_NS (100 * NS_PER_US)
+
+/* ns between two questions whether a turn has begun on one of an open gang's devices. */
+#define GANG_TURN_POLL_NS (100 * NS_PER_US)
 
 /* ns between questions while a gang closes; a sleep of 20 us takes some 75. */
 #define GANG_POLL_NS (20 * NS_PER_US)
@@ -191,21 +217,16 @@
 
 /* -- one device ------------------------------------------------------------------------------- */
 
-/*
- * ns of GPU time that a bucket holds at most, where its device's burst_ns says nothing. A program
- * saves this credit while it wants less than its quota, and may use it at once. In any second a
- * slice gets at most its quota, this credit, the debt of BUCKET_SHUT_NS and the rest of its last
- * kernel. With 20 ms, that is less than 3 points above the quota. A program that works for W, and
- * then sleeps so that it takes as much as its quota q, needs W * (1 - q) of credit. That is 14 ms
- * for 20 ms of work under a quota of 30. Half: such a program gets 0.88 of the time that it wants.
- * A server of requests of 1 ms that takes 40 % under a quota of 50 has 1.25 times the p99 that it
- * has without a quota, and 3 times the p99.9. Twice: 4 to 5 points above the quota in the second
- * after a pause. tests/unit/pace_bursts.c prints these figures.
- */
+/* ns of GPU time that a bucket holds at most, where its device's burst_ns says nothing:
+ * docs/design/pacing.md, "The bucket". Half: a program that takes as much as its quota of 30, in
+ * pieces of 20 ms, gets 0.88 of the time that it wants. A server of requests of 1 ms that takes
+ * 40 % under a quota of 50 has 1.25 times the p99 that it has without a quota, and 3 times the
+ * p99.9. Twice: 4 to 5 points above the quota in the second after a pause.
+ * tests/unit/pace_bursts.c prints these figures. */
 #define BUCKET_FULL_NS ((int64_t)20000000)
 
-/* ns of debt at which a bucket shuts. Half: a sleep for each 2 ms of work; four threads at 80 got
- * 78.6 to 79.4 in place of 80.7 to 81.0 (H200). Twice: bursts are half a point longer. */
+/* ns of debt at which a bucket shuts. Half: a sleep for each 2 ms of work (ablation.md). Twice:
+ * bursts are half a point longer. */
 #define BUCKET_SHUT_NS ((int64_t)-4000000)
 
 /* ns from one refill to the next. Each is a write of words that other processes read, too. Half:
@@ -303,9 +324,9 @@
 #define LEASE_NS      (128 * NS_PER_US)
 #define LEASE_MOST_NS (500 * NS_PER_US)
 
-/* Launches of one lease, eight times as many in relaxed mode; and how many leases may follow each
- * other in relaxed mode. Half: twice as many launches ask. Twice: no difference, as leases end for
- * other reasons. */
+/* Launches of one part of a lease, eight times as many in relaxed mode; and how many parts a lease
+ * has there, where it has one elsewhere. Half: twice as many launches ask. Twice: no difference, as
+ * leases end for other reasons. */
 #define LEASE_LAUNCHES 16
 #define LEASE_PARTS    3
 
@@ -331,8 +352,7 @@
 #define METER_RELAXED 8
 
 /* Relaxed mode ends when waits take so many ns longer than costs explain, as costs may be too low
- * (meter->unexplained_ns). Without this: the charge of random programs is wrong by 1.2 to 1.7 % in
- * the mean; with it, by 0.9 to 1.3 %. */
+ * (meter->unexplained_ns). Without this: ablation.md. */
 #define METER_UNEXPLAINED_NS (100 * NS_PER_US)
 
 /* ns of credit above which measuring is relaxed (meter_relax_factor). Half: programs that are about
@@ -421,8 +441,7 @@
 
 /* The bound of meter->idle_waits, which counts waits that may be for less than all work. A wait
  * that left the device idle adds 2; another wait subtracts 1. Above 0, such waits end windows.
- * Without this: of 700 random programs 64 are 1.5 points above their quota (with it: 47), and 43
- * are 3 points below (with it: 23). */
+ * Without this: ablation.md. */
 #define SYNC_IDLE 8
 
 /* A waiting thread takes SYNC_WAKE_NS to wake up after its work has finished. A wait takes at most
@@ -436,8 +455,7 @@
 #define SYNC_UNEXPLAINED_MOST_NS (10 * METER_UNEXPLAINED_NS)
 
 /* Copies of fewer bytes to or from the host take no longer than a launch, and end no window. Copies
- * of SYNC_COPY_LONG bytes take 20 us. Without this: 8 of 300 random programs get 3 points too
- * little. */
+ * of SYNC_COPY_LONG bytes take 20 us. Without either: ablation.md. */
 #define SYNC_COPY_BYTES ((uint64_t)64 << 10)
 #define SYNC_COPY_LONG  ((uint64_t)1 << 20)
 

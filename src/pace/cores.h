@@ -1,9 +1,10 @@
 /*
  * Inside pace/: the compute quotas of the devices, and their meters.
  *
- * A quota may come from the slice's policy, from the region, and from the process's environment;
- * the strictest holds. Monitors and `vgpu set` change those of the region, so they are read for
- * each launch.
+ * A quota may come from the slice's policy, from the region, or from the process's environment. The
+ * environment's counts only if the region never had one. Both count only as enum pace_rule says.
+ * Of the policy's quota and theirs, the lower one holds. Monitors and `vgpu set` change the
+ * region's, so the quotas are read for each launch.
  *
  * Of a quota of two figures, such as 30-100, the first one holds wherever the process cannot see
  * what other slices want. So a slice never takes more than that alongside slices that it does not
@@ -32,7 +33,8 @@ unsigned cores_limit(const struct meter *meter);
  * weight among them. 0: the slice has no quota, and gets the time that the quotas of the others
  * leave. */
 unsigned cores_assured(const struct meter *meter);
-/* Notes whether a gang, which takes no turns, throttles launches to the device. */
+/* Notes whether a gang, which gets no more than it is assured, throttles launches to the device.
+ */
 void cores_note_gang(struct meter *meter, bool goes_by_gang);
 /* cores_limit, by the device's number in the region. */
 unsigned cores_limit_at(uint32_t index);

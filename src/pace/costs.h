@@ -1,10 +1,7 @@
 /*
  * Learned costs: how long each kind of work has taken. Each process has its own table. The key is a
  * hash of the work: of the function and its launch geometry, of the executable graph, or of the
- * kind and size of a copy.
- *
- * A kernel with a new geometry first gets the cost of a similar geometry of the same function, by
- * its number of blocks. Work without any estimate costs COST_UNKNOWN.
+ * kind and size of a copy. docs/design/pacing.md says how costs are learned.
  *
  * A learned cost can be wrong. Two kernels may have one hash. A function's address may be another
  * function's after its module was unloaded. A kernel may take another time with other arguments.

@@ -10,26 +10,23 @@
 
 unsigned gang_members(const struct gang *gang)
 {
+	struct vgpu_region_member *member;
 	unsigned count = 0;
 
-	for (unsigned i = 0; i < gang_table_used(gang); i++) {
-		struct vgpu_region_member *member = gang_table_at(gang, i);
-
-		count += member && gang_table_is_taken(gang, member);
-	}
+	for (unsigned i = 0; (member = gang_table_next(gang, &i));)
+		count += gang_table_is_taken(gang, member);
 	return count;
 }
 
 /* The first living member of the process's slice on that device, or NULL. */
 static struct vgpu_region_member *first_on(const struct gang *gang, uint32_t device)
 {
-	for (unsigned i = 0; i < gang_table_used(gang); i++) {
-		struct vgpu_region_member *member = gang_table_at(gang, i);
+	struct vgpu_region_member *member;
 
-		if (member && gang_table_own_device(gang, member) == device &&
+	for (unsigned i = 0; (member = gang_table_next(gang, &i));)
+		if (gang_table_own_device(gang, member) == device &&
 		    gang_table_is_taken(gang, member))
 			return member;
-	}
 	return NULL;
 }
 
@@ -72,6 +69,7 @@ static void set_entry(const struct gang *gang, struct gang_member *self, unsigne
 	RELAXED_STORE(self->closing_since, 0);
 	RELAXED_STORE(self->waits_ns, 0);
 	RELAXED_STORE(self->free_ns, 0);
+	RELAXED_STORE(self->dated_for, 0);
 	RELAXED_STORE(self->device, device);
 	RELAXED_STORE(self->entry, member);
 	__atomic_store_n(&self->is_joined, true, __ATOMIC_RELEASE);
@@ -137,11 +135,11 @@ static uint32_t collectives_of(const struct gang *gang, const struct vgpu_region
 
 static uint32_t most_collectives(const struct gang *gang)
 {
+	const struct vgpu_region_member *member;
 	uint32_t most = 0;
 
-	for (unsigned i = 0; i < gang_table_used(gang); i++) {
-		const struct vgpu_region_member *member = gang_table_at(gang, i);
-		uint32_t count = member ? collectives_of(gang, member) : 0;
+	for (unsigned i = 0; (member = gang_table_next(gang, &i));) {
+		uint32_t count = collectives_of(gang, member);
 
 		most = count > most ? count : most;
 	}
@@ -172,7 +170,8 @@ static bool is_behind(const struct gang *gang, const struct gang_member *self)
 static bool may_catch_up(const struct gang *gang, const struct gang_member *self,
 			 const struct gang_sight *sight, uint64_t closing_ns)
 {
-	return closing_ns < GANG_CATCH_UP_FOR_NS && sight->ahead_ns < GANG_CATCH_UP_NS &&
+	return gang->kind != GANG_OF_DEVICE && /* whose members count no collectives */
+	       closing_ns < GANG_CATCH_UP_FOR_NS && sight->ahead_ns < GANG_CATCH_UP_NS &&
 	       is_behind(gang, self);
 }
 
@@ -307,24 +306,34 @@ static uint64_t ask_idle(const struct gang *gang, struct gang_member *self, uint
 	return 0;
 }
 
-/* At the cut: how long until the last time has passed that a living member has published as
- * `ready`. The members of a device's group have one bucket, so they publish nothing: this member's
- * own time holds for all of them. */
-static uint64_t recovery_ns(const struct gang *gang, const struct gang_sight *sight,
-			    uint64_t now_ns)
+uint64_t gang_date_ns(const struct gang *gang, uint64_t now_ns)
 {
+	struct vgpu_region_member *member;
 	uint64_t most_ns = 0;
 
-	if (gang->kind == GANG_OF_DEVICE)
-		return sight->ready_ns;
-	for (unsigned i = 0; i < gang_table_used(gang); i++) {
-		struct vgpu_region_member *member = gang_table_at(gang, i);
-		uint64_t wait_ns = member ? since(RELAXED_LOAD(member->ready), now_ns) : 0;
+	for (unsigned i = 0; (member = gang_table_next(gang, &i));) {
+		uint64_t wait_ns = since(RELAXED_LOAD(member->ready), now_ns);
 
 		if (wait_ns > most_ns && gang_table_is_taken(gang, member))
 			most_ns = wait_ns;
 	}
-	return most_ns;
+	return now_ns + most_ns;
+}
+
+/* At the cut: how long until the last time has passed that a member has published. The members of a
+ * device's group have one bucket, so they publish nothing: this member's own time holds for all of
+ * them. */
+static uint64_t recovery_ns(const struct gang *gang, const struct gang_sight *sight,
+			    uint64_t now_ns)
+{
+	return gang->kind == GANG_OF_DEVICE ? sight->ready_ns : gang_date_ns(gang, now_ns) - now_ns;
+}
+
+void gang_note_ready(const struct gang *gang, struct gang_member *self, uint64_t ready_ns,
+		     uint64_t now_ns)
+{
+	if (gang->kind != GANG_OF_DEVICE)
+		RELAXED_STORE(self->entry->ready, ready_ns ? now_ns + ready_ns : 0);
 }
 
 static void count_throttled(const struct gang *gang, uint32_t device, uint64_t ns)
@@ -336,11 +345,11 @@ static void count_throttled(const struct gang *gang, uint32_t device, uint64_t n
 /* Counts for how long the devices of the slice's own gang were throttled. */
 static void count_all_throttled(const struct gang *gang, uint64_t ns)
 {
+	const struct vgpu_region_member *member;
 	uint32_t counted = 0;
 
-	for (unsigned i = 0; i < gang_table_used(gang); i++) {
-		const struct vgpu_region_member *member = gang_table_at(gang, i);
-		uint32_t device = member ? RELAXED_LOAD(member->device) : VGPU_DEVICES_MAX;
+	for (unsigned i = 0; (member = gang_table_next(gang, &i));) {
+		uint32_t device = RELAXED_LOAD(member->device);
 
 		if (device >= VGPU_DEVICES_MAX || counted >> device & 1)
 			continue;
@@ -427,7 +436,8 @@ static uint64_t ask_not_open(const struct gang *gang, struct gang_member *self,
 	note_cut(gang, closing_ns);
 	if (!RELAXED_LOAD(self->is_cut)) {
 		RELAXED_STORE(self->is_cut, true);
-		learn_part(gang, self);
+		if (gang->kind != GANG_OF_DEVICE)
+			learn_part(gang, self);
 	}
 	wait_ns = recovery_ns(gang, sight, now_ns);
 	if (wait_ns) {
@@ -461,7 +471,7 @@ uint64_t gang_ask(const struct gang *gang, struct gang_member *self, const struc
 	if (gang->kind == GANG_OF_SLICES && seen_since && seen_since != closing_since)
 		see_opened(gang, self, seen_since);
 	if (!closing_since) {
-		if (sight->level_ns > closing_level_ns(gang))
+		if (sight->level_ns > closing_level_ns(gang) && !sight->is_over)
 			return gang->kind == GANG_OF_DEVICE
 				       ? holder_ask(gang, self, sight->in_flight, now_ns)
 				       : 0;
@@ -478,8 +488,7 @@ uint64_t gang_ask(const struct gang *gang, struct gang_member *self, const struc
 		see_closing(self, closing_since, progress, now_ns);
 	else
 		note_progress(self, progress, now_ns);
-	if (gang->kind != GANG_OF_DEVICE)
-		RELAXED_STORE(self->entry->ready, sight->ready_ns ? now_ns + sight->ready_ns : 0);
+	gang_note_ready(gang, self, sight->ready_ns, now_ns);
 	wait_ns = ask_not_open(gang, self, sight, others, now_ns);
 	if (gang->kind == GANG_OF_DEVICE)
 		holder_note_wait(self, wait_ns && !sight->in_flight, now_ns);

@@ -1,39 +1,10 @@
 /*
  * Inside pace/: a gang, whose members are throttled together. A member is one process's work on one
- * device.
+ * device. A device's group is a gang, too (GANG_OF_DEVICE). docs/design/gangs.md has the states of
+ * a gang, what a gang pays, what bounds it, and the rules in which a group differs.
  *
- * Kernels of a job on several GPUs wait for each other: a collective spins on each GPU until the
- * collective of every rank has begun. If each GPU were throttled by itself, one would spin while
- * its peer waits. So the members of a gang are open together and shut together. A device's group is
- * a gang, too (GANG_OF_DEVICE). docs/design/gangs.md has a table of the rules in which it differs.
- *
- *     open      A launch is admitted, unless the member has too much work in flight
- *               (gang_ahead_most_ns).
- *     closing   A member has found the debt of its device's bucket at GANG_SHUT_NS, or up to
- *               GANG_SHUT_MOST_NS where closing takes long. A member launches only while another
- *               member has work in flight, which may wait for the launch. Also, its own device must
- *               have nothing of it in flight, or it must have launched fewer collectives than
- *               another member since the gang opened. Every other launch waits.
- *     shut      No member has work in flight: this is the consistent cut, at which no kernel waits
- *               for another. Launches wait. Each member that waits publishes when its device's
- *               bucket will have no debt. The gang opens when the last of these times has passed.
- *
- * Closing and shut are one stored state: `shut_at` is the time since which the gang is not open. At
- * each question, such a gang is shut if no member has work in flight, and else closing.
- *
- * Each device pays for the time in which it has work of the gang in flight (gang_time.h). So over a
- * long time no device is busy for longer than its quota.
- *
- * A gang whose members do not wait for each other may never be idle at once while it closes. So the
- * closing has phases in which no launch is admitted at all. Each phase is twice as long as the one
- * before. If nothing of the gang makes progress although members could launch, a waiting launch is
- * admitted after a while. The thread may have to make this call of the driver before another one
- * that the gang waits for.
- *
- * Assumptions. A member counts as idle if its process is dead, or has not looked for GANG_STALE_NS,
- * because it is stopped, for example. A member that looks again after so long pays for the time in
- * which it had work in flight and no process paid. There is no lock. Each word is stored by itself,
- * and a process that dies between two of them costs the gang some milliseconds.
+ * There is no lock. Each word is stored by itself, and a process that dies between two of them
+ * costs the gang some milliseconds.
  */
 #pragma once
 
@@ -44,15 +15,10 @@
 
 enum gang_kind {
 	GANG_OF_SLICE,  /* the slice's own; all of its words are in the region */
-	GANG_OF_SLICES, /* of several slices. Its words are in a file that they share, while each
-			   slice has its own region and its devices' buckets. A process charges the
-			   devices of its own slice alone, and counts for how long they were
-			   throttled */
+	GANG_OF_SLICES, /* of several slices; its words are in a file that they share. A process
+			   charges, and counts as throttled, only its own slice's devices */
 	GANG_OF_DEVICE, /* a device's group: the processes of the slice that use one device, one
-			   after the other (holder.h). The group assumes that their kernels do not
-			   wait for each other. While it closes, a member without work in flight
-			   waits until it opens, except for one launch after GANG_PATIENCE_IDLE_NS
-			   without progress */
+			   after the other (holder.h) */
 };
 
 /* A gang, as one process sees it. */
@@ -88,6 +54,18 @@ struct gang_member {
 	uint64_t used_ns; /* the gang's, when the member looked last */
 	int64_t paid_ns;  /* the sum of all charges of its device's bucket at that look */
 	uint64_t paid_until_ns; /* until when the device had paid at that look */
+	/* gang_turn.h's. */
+	uint64_t dated_for;  /* the gang's shut_at for which the next one was found; 0: none */
+	uint64_t date_ns;    /* when the device could be the slice's */
+	uint64_t turn_in;    /* the gang's opened_at after which the device had its turn */
+	uint64_t turn_asked; /* when a launch last asked for the turn, and had it */
+	uint64_t turn_ns;    /* how long the last openings took in which the device had its turn, */
+	int64_t turn_used_ns;  /* and what it paid in them */
+	uint64_t turn_from_ns; /* when the present one began, and what it had paid then */
+	int64_t turn_paid_ns;
+	uint32_t turn_count; /* how many there were */
+	uint64_t asked_ns;   /* since when the open gang has waited for that turn; before opened_at:
+			      * it does not */
 	/* Of a device's group. The caller sets the first before gang_is_busy; the others are
 	 * holder.h's. */
 	uint64_t expects_ns; /* until when the work in flight will have ended; 0: not known */
@@ -124,12 +102,22 @@ struct gang_sight {
 	bool in_flight;    /* its device has work of it in flight, */
 	uint64_t ahead_ns; /* and about how much */
 	bool several;      /* the process has other members: a thread may serve several devices */
+	bool is_over;      /* its device's turn is over: another slice has the next one */
 };
 
 /* 0: a launch of the member is admitted now. Otherwise the time in ns that it should wait until it
  * asks again. After gang_count. */
 uint64_t gang_ask(const struct gang *gang, struct gang_member *self, const struct gang_sight *sight,
 		  uint64_t now_ns);
+
+/* While the gang is shut: publishes when the member will be ready, in ready_ns from now, although
+ * no thread waits to launch for it. */
+void gang_note_ready(const struct gang *gang, struct gang_member *self, uint64_t ready_ns,
+		     uint64_t now_ns);
+
+/* The last time that a living member has published, at which the gang opens; now_ns if that has
+ * passed. */
+uint64_t gang_date_ns(const struct gang *gang, uint64_t now_ns);
 
 /* The slice takes turns on the device of the gang, which throttles no launch meanwhile. */
 void gang_begin_turns(const struct gang *gang, uint64_t now_ns);

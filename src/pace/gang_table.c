@@ -15,13 +15,6 @@ bool gang_table_is_taken(const struct gang *gang, struct vgpu_region_member *mem
 	return false;
 }
 
-unsigned gang_table_used(const struct gang *gang)
-{
-	uint32_t count = RELAXED_LOAD(gang->table->group.members);
-
-	return count < VGPU_GANG_MEMBERS_MAX ? count : VGPU_GANG_MEMBERS_MAX;
-}
-
 struct vgpu_region_member *gang_table_at(const struct gang *gang, unsigned entry)
 {
 	struct vgpu_region_member *member = &gang->table->member[entry];
@@ -31,6 +24,16 @@ struct vgpu_region_member *gang_table_at(const struct gang *gang, unsigned entry
 			       (any_slice || RELAXED_LOAD(member->slice) == gang->slice)
 		       ? member
 		       : NULL;
+}
+
+struct vgpu_region_member *gang_table_next(const struct gang *gang, unsigned *entry)
+{
+	uint32_t used = RELAXED_LOAD(gang->table->group.members);
+	struct vgpu_region_member *member = NULL;
+
+	while (!member && *entry < used && *entry < VGPU_GANG_MEMBERS_MAX)
+		member = gang_table_at(gang, (*entry)++);
+	return member;
 }
 
 bool gang_table_is_overdue(const struct gang *gang, const struct vgpu_region_member *member,
@@ -75,13 +78,12 @@ uint32_t gang_table_own_device(const struct gang *gang, const struct vgpu_region
 bool gang_table_any_in_flight(const struct gang *gang, const struct vgpu_region_member *but,
 			      uint64_t now_ns, uint32_t *ret_progress)
 {
+	struct vgpu_region_member *member;
 	bool any = false;
 
 	*ret_progress = 0;
-	for (unsigned i = 0; i < gang_table_used(gang); i++) {
-		struct vgpu_region_member *member = gang_table_at(gang, i);
-
-		if (!member || member == but)
+	for (unsigned i = 0; (member = gang_table_next(gang, &i));) {
+		if (member == but)
 			continue;
 		any |= gang_table_is_in_flight(gang, member, now_ns);
 		*ret_progress += RELAXED_LOAD(member->progress);

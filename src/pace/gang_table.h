@@ -11,11 +11,12 @@ static inline uint64_t since(uint64_t now_ns, uint64_t then_ns)
 	return now_ns > then_ns ? now_ns - then_ns : 0;
 }
 
-/* How many entries have been used: the members are below. */
-unsigned gang_table_used(const struct gang *gang);
-
 /* The gang's member in that entry, dead or alive; NULL: the entry is free, or another gang's. */
 struct vgpu_region_member *gang_table_at(const struct gang *gang, unsigned entry);
+
+/* The gang's next member, in entry *entry or later; NULL: there is none. *entry is the one after it
+ * then. */
+struct vgpu_region_member *gang_table_next(const struct gang *gang, unsigned *entry);
 
 /* Whether the entry has a living owner; a dead one's is freed. May take a system call. */
 bool gang_table_is_taken(const struct gang *gang, struct vgpu_region_member *member);
@@ -41,7 +42,7 @@ static inline bool gang_table_is_in_flight(const struct gang *gang,
 /* The member's device, one of gang->devices; VGPU_DEVICES_MAX: the member is another slice's. */
 uint32_t gang_table_own_device(const struct gang *gang, const struct vgpu_region_member *member);
 
-/* Whether any member has work in flight that the gang pays for, but for one; and the progress of
- * all those. */
+/* Whether any member other than `but` (NULL: any at all) has work in flight that the gang pays for.
+ * *ret_progress: the sum of the `progress` of all members other than `but`. */
 bool gang_table_any_in_flight(const struct gang *gang, const struct vgpu_region_member *but,
 			      uint64_t now_ns, uint32_t *ret_progress);

@@ -83,24 +83,23 @@ static uint64_t unpaid_ns(const struct gang *gang, uint32_t device, uint64_t now
 /* Whether any member of the process's slice has work in flight on the device. */
 static bool is_in_use(const struct gang *gang, uint32_t device, uint64_t now_ns)
 {
-	for (unsigned i = 0; i < gang_table_used(gang); i++) {
-		struct vgpu_region_member *member = gang_table_at(gang, i);
+	struct vgpu_region_member *member;
 
-		if (member && gang_table_own_device(gang, member) == device &&
+	for (unsigned i = 0; (member = gang_table_next(gang, &i));)
+		if (gang_table_own_device(gang, member) == device &&
 		    gang_table_is_in_flight(gang, member, now_ns))
 			return true;
-	}
 	return false;
 }
 
 /* Each device of the process's slice pays for the time since it last paid, if it was in use. */
 static void charge(const struct gang *gang, uint64_t now_ns)
 {
+	const struct vgpu_region_member *member;
 	uint32_t done = 0;
 
-	for (unsigned i = 0; i < gang_table_used(gang); i++) {
-		const struct vgpu_region_member *member = gang_table_at(gang, i);
-		uint32_t device = member ? gang_table_own_device(gang, member) : VGPU_DEVICES_MAX;
+	for (unsigned i = 0; (member = gang_table_next(gang, &i));) {
+		uint32_t device = gang_table_own_device(gang, member);
 		uint64_t ns;
 		bool used;
 
@@ -124,8 +123,7 @@ void gang_count(const struct gang *gang, uint64_t now_ns)
 
 /* -- what members have in flight --------------------------------------------------------------- */
 
-/* The sum of all charges and corrections of the device's bucket. */
-static int64_t bucket_paid_ns(const struct gang *gang, const struct gang_member *self)
+int64_t gang_paid_ns(const struct gang *gang, const struct gang_member *self)
 {
 	const struct vgpu_region_bucket *bucket = &gang->devices[self->device].bucket;
 
@@ -137,13 +135,13 @@ static void note_paid(const struct gang *gang, struct gang_member *self)
 {
 	RELAXED_STORE(self->used_ns, RELAXED_LOAD(gang->words->used_ns));
 	RELAXED_STORE(self->paid_until_ns, RELAXED_LOAD(*paid_until(gang, self->device)));
-	RELAXED_STORE(self->paid_ns, bucket_paid_ns(gang, self));
+	RELAXED_STORE(self->paid_ns, gang_paid_ns(gang, self));
 }
 
 /* All that the bucket was charged since the member's last look, also for other members' work. */
 static int64_t charged_since_ns(const struct gang *gang, const struct gang_member *self)
 {
-	return bucket_paid_ns(gang, self) - RELAXED_LOAD(self->paid_ns);
+	return gang_paid_ns(gang, self) - RELAXED_LOAD(self->paid_ns);
 }
 
 /* The part of that charge that counts as paid for the time until until_ns, in which the member had
@@ -224,14 +222,13 @@ void gang_is_busy(const struct gang *gang, struct gang_member *self, uint64_t no
 static uint64_t idle_ns(const struct gang *gang, uint32_t device, uint64_t ended_ns,
 			uint64_t now_ns)
 {
+	struct vgpu_region_member *member;
 	uint64_t began_ns = now_ns;
 
-	for (unsigned i = 0; i < gang_table_used(gang); i++) {
-		struct vgpu_region_member *member = gang_table_at(gang, i);
+	for (unsigned i = 0; (member = gang_table_next(gang, &i));) {
 		uint64_t end_ns, begin_ns;
 
-		if (!member ||
-		    (device != ALL_DEVICES && gang_table_own_device(gang, member) != device))
+		if (device != ALL_DEVICES && gang_table_own_device(gang, member) != device)
 			continue;
 		end_ns = RELAXED_LOAD(member->ended);
 		begin_ns = RELAXED_LOAD(member->began);
@@ -246,14 +243,12 @@ static uint64_t idle_ns(const struct gang *gang, uint32_t device, uint64_t ended
 uint64_t gang_others_ended_ns(const struct gang *gang, const struct gang_member *self)
 {
 	uint64_t last_ns = RELAXED_LOAD(self->entry->began), began_ns = last_ns;
+	const struct vgpu_region_member *member;
 
-	for (unsigned i = 0; i < gang_table_used(gang); i++) {
-		const struct vgpu_region_member *member = gang_table_at(gang, i);
-
-		if (member && member != self->entry && RELAXED_LOAD(member->began) <= began_ns &&
+	for (unsigned i = 0; (member = gang_table_next(gang, &i));)
+		if (member != self->entry && RELAXED_LOAD(member->began) <= began_ns &&
 		    RELAXED_LOAD(member->ended) > last_ns)
 			last_ns = RELAXED_LOAD(member->ended);
-	}
 	return last_ns > began_ns ? last_ns : 0;
 }
 

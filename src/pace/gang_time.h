@@ -1,10 +1,6 @@
 /*
- * Inside pace/: the work that members of a gang (gang.h) have in flight, and the payment for it.
- *
- *     used_ns      The gang's time: for how long any member had work in flight. It is shown.
- *     a device     pays for the time in which a member of the process's slice has work in flight
- *                  on it. So a device is not charged while it is idle and others work, and one that
- *                  spins for another is.
+ * Inside pace/: the work that members of a gang (gang.h) have in flight, and the payment for it
+ * (docs/design/gangs.md, "What a gang pays").
  *
  * Work is noted when a process looks, so other processes may count a member as busy for longer than
  * it is. The process that sees the end refunds the difference, unless the member was not seen for
@@ -17,6 +13,9 @@
 /* Adds the time since the last call to used_ns if any member has had work in flight, and charges
  * each device that was in use. now_ns: clock_steady_ns(), here as below. */
 void gang_count(const struct gang *gang, uint64_t now_ns);
+
+/* The sum of all charges and corrections of the member's device, ns. */
+int64_t gang_paid_ns(const struct gang *gang, const struct gang_member *self);
 
 /* The member has looked, and has work in flight; or has had none since ended_ns. */
 void gang_is_busy(const struct gang *gang, struct gang_member *self, uint64_t now_ns);

@@ -3,9 +3,6 @@
 
 #include "pace.h"
 
-/* Whether the gate is that region's. */
-bool gate_is_at(const struct region *region);
-
 /* From now on, the gate reads the words of this region, in which the process has a slot. Called
  * after cores_attach(). */
 void gate_attach(struct region *region);

@@ -154,10 +154,10 @@ static uint64_t take(const struct gang *gang, struct gang_member *self, uint32_t
 static bool is_another_first(const struct gang *gang, const struct gang_member *self)
 {
 	uint64_t own_ns = RELAXED_LOAD(self->entry->waits);
+	struct vgpu_region_member *member;
 
-	for (unsigned i = 0; i < gang_table_used(gang); i++) {
-		struct vgpu_region_member *member = gang_table_at(gang, i);
-		uint64_t waits_ns = member ? RELAXED_LOAD(member->waits) : 0;
+	for (unsigned i = 0; (member = gang_table_next(gang, &i));) {
+		uint64_t waits_ns = RELAXED_LOAD(member->waits);
 
 		if (member != self->entry && waits_ns && (!own_ns || waits_ns < own_ns) &&
 		    gang_table_is_taken(gang, member))
@@ -213,7 +213,7 @@ bool holder_claim(const struct gang *gang, struct gang_member *self, uint64_t no
 {
 	RELAXED_STORE(self->entry->seen, now_ns);
 	RELAXED_STORE(self->entry->in_flight, VGPU_MEMBER_CLAIMS);
-	__atomic_thread_fence(__ATOMIC_SEQ_CST); /* pairs with that of take */
+	__atomic_thread_fence(__ATOMIC_SEQ_CST); /* pairs with that of swap_holder */
 	return !holder_is_other(gang, self);
 }
 

@@ -1,25 +1,20 @@
 /*
  * Inside pace/: which member of a device's group is the holder, while the group is open or the
- * slice has the turn. The device loses time where it switches between processes, and a process
- * knows the end of its own work alone. So the members have the device one after the other.
+ * slice has the turn. docs/design/gangs.md says why the members have the device one after the
+ * other, and when one takes it from the holder.
  *
  *     free      The next member that asks becomes the holder, and claims the device: until it has
  *               launched, no other member takes the device from it.
  *     held      The holder launches. Another member that asks marks the word as wanted, and waits.
  *     wanted    The device is free when the holder's work is over. When the holder has held the
- *               device for GANG_HOLD_NS, it launches no more until then.
+ *               device for GANG_HOLD_NS, it launches no more until then. When it has waited so for
+ *               GANG_HOLD_SOFT_NS, it launches once more, because that work may wait for the
+ *               launch. Then the device is free.
  *
  * While the slice takes turns, the GANG_HOLD_NS begin with the turn, and the claim lasts while the
- * holder waits for the turn (holder_claim).
- *
- * A member that meets a holder without work in flight and without a claim becomes the holder. So
- * does one that has waited for GANG_HOLD_SOFT_NS since the holder was last seen, or for
- * GANG_HOLD_MOST_NS in all. A holder that has waited for its own work for GANG_HOLD_SOFT_NS
- * launches once more, because that work may wait for the launch. Then the device is free.
- *
- * Of several members that wait, the one that has waited the longest is admitted first: for
- * GANG_HOLD_GAVE_NS, the others leave the device to it. The same holds among members that begin to
- * wait while the gang is shut.
+ * holder waits for the turn (holder_claim). Of the members that wait, also of those that began to
+ * wait while the gang was shut, the one that has waited the longest is admitted first: for
+ * GANG_HOLD_GAVE_NS, the others leave the free device to it.
  *
  * The word is in the region, and any process of the slice may write anything into it. Then members
  * launch alongside each other, or wait for GANG_HOLD_MOST_NS. Times are clock_steady_ns().

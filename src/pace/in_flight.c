@@ -166,13 +166,10 @@ static bool any_pending(struct in_flight *it, bool over, uint64_t now_ns)
 
 /* -- periods ---------------------------------------------------------------------------------- */
 
-/*
- * Whether the period that begins is measured, if it turns out to be short. Time is cut into
- * LEARN_PARTS parts of each LEARN_EACH_NS. One part in LEARN_PARTS is chosen at random, and the
- * first period in a chosen part is measured. All devices have the same parts. Otherwise, periods of
- * two devices that begin together would count in the gang's time as if the devices had worked one
- * after the other.
- */
+/* Whether the period that begins is measured, if it turns out to be short: it is the first
+ * one in a part of time (LEARN_EACH_NS / LEARN_PARTS) that chance has chosen. All devices have the
+ * same parts. Otherwise, periods of two devices that begin together would count in the gang's time
+ * as if the devices had worked one after the other. */
 static bool is_chosen(const struct in_flight *it, uint64_t now_ns)
 {
 	uint64_t part_ns = LEARN_EACH_NS / LEARN_PARTS;
@@ -248,7 +245,7 @@ bool in_flight_is_due(const struct in_flight *it, uint64_t now_ns)
 
 static bool is_mark_due(const struct in_flight *it, const struct pace_work *work, uint64_t now_ns)
 {
-	return RELAXED_LOAD(it->context) != work->context || RELAXED_LOAD(it->by_streams_ns) ||
+	return RELAXED_LOAD(it->context) != work->context || records_by_streams(it, now_ns) ||
 	       is_far(it, meter_since(now_ns, RELAXED_LOAD(it->marked_ns)),
 		      RELAXED_LOAD(it->launches) - RELAXED_LOAD(it->marked_at));
 }
@@ -332,7 +329,9 @@ bool in_flight_is_marked(const struct in_flight *it)
 	return RELAXED_LOAD(it->marked) == RELAXED_LOAD(it->launches);
 }
 
-bool in_flight_mark_waited(struct in_flight *it, uint64_t now_ns)
+/* After a wait that had no mark: records a mark if the launches without one may have finished.
+ * Returns whether it recorded one. */
+static bool mark_waited(struct in_flight *it, uint64_t now_ns)
 {
 	bool marked;
 
@@ -341,6 +340,14 @@ bool in_flight_mark_waited(struct in_flight *it, uint64_t now_ns)
 	marked = it->is_busy && may_be_over(it, now_ns) && mark_all(it, true, now_ns);
 	lock_release(&it->lock);
 	return marked;
+}
+
+bool in_flight_is_soon_over(struct in_flight *it, uint64_t due_ns, uint64_t from_ns,
+			    uint64_t now_ns)
+{
+	return mark_waited(it, now_ns) ||
+	       (in_flight_is_marked(it) && due_ns <= now_ns + TURN_MARK_NS &&
+		meter_since(now_ns, from_ns) <= TURN_MARK_NS);
 }
 
 void in_flight_waited(struct in_flight *it, bool busy)
@@ -362,13 +369,9 @@ static uint64_t took_until_mark(struct in_flight *it)
 	return took_ns;
 }
 
-/*
- * A period has ended, and tail_ns after its last mark are charged. If the launches after the mark
- * explain less than tail_ns, the device probably paused for the rest. For each TAIL_MARK_NS of the
- * pause, one of the next launches gets a mark of its own, so that the next pause is measured. A
- * pause follows the last launch of a period. So no launch is marked if the marks would not suffice
- * for all launches of a period like this one.
- */
+/* A period has ended, and tail_ns after its last mark are charged. Plans the marks after a pause in
+ * that time (TAIL_MARK_NS). A pause follows the last launch of a period. So no launch is marked if
+ * the marks would not suffice for all launches of a period like this one. */
 static void plan_tail_marks(struct in_flight *it, uint64_t tail_ns)
 {
 	uint64_t launches = RELAXED_LOAD(it->launches);

@@ -1,21 +1,10 @@
 /*
  * Inside pace/: the work that this process has in flight on a device: whether there is any, since
- * when, and about how much.
+ * when, and about how much. docs/design/gangs.md has periods, marks and tails ("What a gang pays").
  *
- * The driver is asked by marks: events after all work that the process has launched to the device.
- * A period begins with a launch to a device that has no work of the process. It ends when the
- * device has finished that launch and all later ones. Two events give the period's length: one
- * before its first launch, and the last mark. Two consecutive marks give the mean time of a launch.
- *
- * No event shows when the launches after the last mark have finished. The time after that mark (the
- * tail) counts as work until a look finds the device idle. If a tail contains a long pause, each of
- * the next launches gets a mark for a while. But a mark takes 2 us of the host and of the device
- * (H200), so short pauses are charged. Of short periods, which take less than LEARN_EACH_NS, some
- * are chosen at random and measured: each of their launches gets a mark. The other short periods
- * are charged the same fraction of the time until the process saw them end.
- *
- * A fence, which follows all streams of a context, is impossible before CUDA 12.5, and while the
- * process captures a graph. Then each launch is followed by an event in its own stream.
+ * A mark is a fence, which follows all streams of a context. A fence is impossible before CUDA
+ * 12.5, and while the process captures a graph. Then each launch is followed by an event in its own
+ * stream.
  *
  * Thread-safe. No function waits for the device. Times are clock_steady_ns().
  */
@@ -93,18 +82,19 @@ void in_flight_mark(struct in_flight *it, uint64_t each_ns, uint64_t now_ns);
  */
 void in_flight_will_look(struct in_flight *it, uint64_t now_ns);
 
-/*
- * Before and after a thread waits for work. The wait may be for a part of it: a program may have
- * eight launches in flight, and wait for the oldest before each launch. A mark before each such
- * wait would take 4 % of the time of kernels of 50 us. So once a wait has left the device busy, a
- * wait is marked if the thread has not launched since the last one, and otherwise as seldom as
- * launches are. The launches look more often instead. busy: a look after the wait says so.
- */
+/* Before and after a thread waits for work. in_flight_will_wait records a mark. But once a wait has
+ * left the device busy, marks before waits are MARK_LEAST_NS apart, except where the process has
+ * not launched since the last wait. Without that, a program that waits for the oldest of eight
+ * kernels of 50 us before each launch would lose 4 % of its time. Launches look each MARK_LEAST_NS
+ * meanwhile. busy: a look after the wait has found work in flight. */
 void in_flight_will_wait(struct in_flight *it, uint64_t now_ns);
 void in_flight_waited(struct in_flight *it, bool busy);
 
-/* After a wait without a mark: records one if the launches may be over. Whether it did. */
-bool in_flight_mark_waited(struct in_flight *it, uint64_t now_ns);
+/* Since from_ns, after a wait: whether the last mark is reached soon, so that it is worth looking
+ * again. due_ns: when the device should have finished. If the launches without a mark may have
+ * finished, records one. */
+bool in_flight_is_soon_over(struct in_flight *it, uint64_t due_ns, uint64_t from_ns,
+			    uint64_t now_ns);
 
 /* Whether all launches are before a mark. */
 bool in_flight_is_marked(const struct in_flight *it);

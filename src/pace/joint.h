@@ -1,15 +1,11 @@
 /*
  * Inside pace/: the gang of several slices that the slice's policy names, and this process's part
- * in it.
+ * in it (docs/design/gangs.md).
  *
- * The gang is in a file (region/gang_file.h). If the process cannot join the gang, it logs the
- * reason once, and its members are in the slice's own gang. So they are always throttled, by
- * themselves. In that case, and where the file is lost later, another attempt follows within a
- * second.
- *
- * All processes of a slice that are in such a gang are in the same one: the slice's buckets are
- * charged for one of them. While another process of the slice is in another one, as after `vgpu
- * set`, the gang cannot be joined.
+ * If the process cannot join the gang, it logs the reason once, and tries again after a second. If
+ * other processes of the slice prevented it, it tries again after 0.1 s, and logs the reason only
+ * after some attempts: the others may still be in another such gang, as after `vgpu set`. If the
+ * file is lost later, the next launch tries again.
  */
 #pragma once
 

@@ -64,7 +64,7 @@ static void pay(void)
 {
 	struct meter *meter = lease.meter;
 
-	meter_charge_slice(meter, lease.many.charged_ns, lease.at_ns);
+	bucket_charge(meter->bucket, lease.many.charged_ns, lease.at_ns);
 	trace_write_of(TRACE_CHARGED_MANY, meter->bucket, (int64_t)lease.many.charged_ns, unpaid());
 	backlog_charge_many(&meter->backlog, &lease.many, lease.at_ns);
 	RELAXED_ADD(meter->window.launches, unpaid());

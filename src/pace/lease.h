@@ -1,23 +1,14 @@
 /*
- * Inside pace/: a lease is a number of launches that a thread may make without asking the pacer.
+ * Inside pace/: a lease is a number of launches that a thread may make without asking the pacer
+ * (docs/design/pacing.md). The thread adds their costs up in words of its own, and charges them
+ * when it asks the next time, or when the next part of the lease begins. A launch that the driver
+ * refuses is charged as well. What is not charged when the thread ends is lost.
  *
- * Asking takes a fifth of the driver's time for a launch, mostly for words that other threads and
- * processes write too. So an admitted thread may make some more launches of known
- * cost, and in relaxed mode (meter.h) many. The thread adds their costs up in words of its own, and
- * charges them when it asks the next time. Until then no other thread knows of these launches, so
- * they are a small part of what may be launched before the bucket shuts. In relaxed mode, a lease
- * of which such a part is used is charged and continues, a few times. A launch that the driver
- * refuses changes nothing of that.
- *
- * A thread asks after a pause, and after it has waited for its work. There the driver can report
+ * A thread asks after a pause, and after it has waited for its work. Then the driver can report
  * that the device was idle, where costs only give an estimate. A launch that is due for a sample
  * asks, too. Leases end at waits and at long kernels, so work that recurs at the same place would
- * otherwise never be sampled.
- *
- * If several threads launch, no thread knows of pauses, and there are no leases.
- *
- * Launches that are not charged when their thread ends are lost. So a thread that has not launched
- * for a while has no lease, and only threads that have launched for longer have longer ones.
+ * otherwise never be sampled. A lease ends when another thread charges the device, because its
+ * holder no longer knows of pauses.
  */
 #pragma once
 

@@ -8,6 +8,7 @@
 #include "gang.h"
 #include "gang_table.h"
 #include "gang_time.h"
+#include "gang_turn.h"
 #include "holder.h"
 #include "in_flight.h"
 #include "membership.h"
@@ -49,6 +50,22 @@ static struct gang_member *self_of(const struct member *member)
 static bool is_joined(const struct member *member)
 {
 	return membership_is_any(device_of(member));
+}
+
+/* The turn for which a launch of the gang's member has to ask; NULL: no other slice is present. */
+static struct turn *turn_of(const struct meter *meter, const struct member *member)
+{
+	struct turn *turn = gang_turn_of(meter, gang_of(member), device_of(member));
+
+	return gang_turn_is_due(turn) ? turn : NULL;
+}
+
+/* Whether a launch of the open gang has to ask for its turn. */
+static bool is_turn_due(const struct meter *meter, const struct member *member, uint64_t now_ns)
+{
+	const struct turn *turn = turn_of(meter, member);
+
+	return turn && !gang_turn_goes_on(turn, gang_of(member), self_of(member), now_ns);
 }
 
 /* -- work in flight --------------------------------------------------------------------------- */
@@ -103,6 +120,8 @@ static bool look_with(struct meter *meter, struct member *member, const struct p
 	if (!is_joined(member) || RELAXED_LOAD(member->by_turns))
 		return busy;
 	if (busy) {
+		gang_turn_is_busy(gang_turn_of(meter, in, device_of(member)),
+				  in_flight_ahead_ns(&member->in_flight), now_ns);
 		note_busy(member, in, now_ns);
 		if (!RELAXED_LOAD(
 			    member->in_flight.is_busy)) /* another thread has just seen the end */
@@ -110,8 +129,11 @@ static bool look_with(struct meter *meter, struct member *member, const struct p
 		backlog_show(&meter->backlog, &member->shown_ns, now_ns);
 	} else {
 		gang_is_idle(in, self_of(member), ended_ns ? ended_ns : now_ns, now_ns);
-		if (ended_ns)
+		if (ended_ns) {
+			gang_turn_is_idle(gang_turn_of(meter, in, device_of(member)), ended_ns,
+					  false, now_ns);
 			backlog_show(&meter->backlog, &member->shown_ns, ended_ns);
+		}
 	}
 	return busy;
 }
@@ -136,7 +158,12 @@ static bool look(struct meter *meter, struct member *member, const struct pace_w
 /* No mark is made: the driver may block a thread that records an event. */
 static void look_before_leaving(int device, uint64_t now_ns)
 {
-	look_with(cores_meter(device), &members[device], NULL, false, now_ns);
+	struct meter *meter = cores_meter(device);
+	struct member *member = &members[device];
+
+	look_with(meter, member, NULL, false, now_ns);
+	if (!RELAXED_LOAD(member->by_turns))
+		gang_turn_leave(meter, gang_of(member), device, now_ns);
 }
 
 void members_attach(struct region *region)
@@ -190,18 +217,47 @@ bool member_update_group(struct meter *meter, int device, uint64_t now_ns)
 	return membership_update_group(meter, device, shares);
 }
 
+/* The process's next member of the same gang, from that device on; NULL: there is none. */
+static struct member *next_other(const struct member *but, int device)
+{
+	for (; device < VGPU_DEVICES_MAX; device++)
+		if (&members[device] != but && membership_is_any(device) &&
+		    gang_of(&members[device]) == gang_of(but))
+			return &members[device];
+	return NULL;
+}
+
+/* For a member for which no thread waits to launch: it has its turn at the same date as others. */
+static void ready_other(struct meter *meter, struct member *member, uint64_t now_ns)
+{
+	struct turn *turn = turn_of(meter, member);
+	unsigned pct = cores_limit(meter);
+	struct gang_sight sight = {.in_flight = RELAXED_LOAD(member->in_flight.is_busy)};
+
+	if (!turn || gang_is_open(gang_of(member)) || sight.in_flight)
+		return;
+	if (pct) {
+		bucket_refill(meter->bucket, pct, now_ns);
+		sight.ready_ns = bucket_wait_ns(meter->bucket, pct);
+	}
+	gang_turn_ask(turn, meter, gang_of(member), self_of(member), &sight, now_ns);
+	gang_note_ready(gang_of(member), self_of(member), sight.ready_ns, now_ns);
+	gang_turn_wish(turn, gang_of(member), self_of(member), false, now_ns);
+}
+
 /* Looks at the work in flight of the process's other members of the gang. Whether there are any. */
 static bool look_at_others(const struct member *but, uint64_t now_ns)
 {
-	bool several = false;
+	struct member *member = next_other(but, 0);
+	bool several = member != NULL;
 
-	for (int device = 0; device < VGPU_DEVICES_MAX; device++) {
-		if (&members[device] == but || !membership_is_any(device) ||
-		    gang_of(&members[device]) != gang_of(but))
-			continue;
-		several = true;
-		if (is_look_due(&members[device], now_ns))
-			look(cores_meter(device), &members[device], NULL, now_ns);
+	while (member) {
+		int device = device_of(member);
+
+		if (is_look_due(member, now_ns))
+			look(cores_meter(device), member, NULL, now_ns);
+		ready_other(cores_meter(device), member, now_ns);
+		member = next_other(but, device + 1);
 	}
 	return several;
 }
@@ -236,8 +292,10 @@ static uint64_t ask(struct meter *meter, struct member *member, const struct pac
 		    uint64_t now_ns)
 {
 	const struct gang *in = gang_of(member);
+	struct turn *turn = turn_of(meter, member);
 	unsigned pct = cores_limit(meter);
-	uint64_t wait_ns;
+	uint64_t wait_ns, turn_wait_ns = 0;
+	bool was_open = gang_is_open(in);
 	struct gang_sight sight = {.several = look_at_others(member, now_ns),
 				   .level_ns = BUCKET_FULL_NS};
 
@@ -249,9 +307,20 @@ static uint64_t ask(struct meter *meter, struct member *member, const struct pac
 		sight.level_ns = bucket_level(meter->bucket);
 		sight.ready_ns = bucket_wait_ns(meter->bucket, pct);
 	}
-	if (!cores_any_limit())
-		return 0; /* the quotas were lifted, so no gang throttles any more */
+	if (!cores_any_limit()) { /* the quotas were lifted, so no gang throttles any more */
+		if (turn)
+			turn_wish(turn, 0, false, now_ns);
+		return 0;
+	}
+	if (turn)
+		turn_wait_ns = gang_turn_ask(turn, meter, in, self_of(member), &sight, now_ns);
 	wait_ns = gang_ask(in, self_of(member), &sight, now_ns);
+	if (turn && wait_ns && !sight.in_flight)
+		gang_turn_wish(turn, in, self_of(member), true, now_ns);
+	if (in->kind == GANG_OF_SLICE && turns_are_possible() && wait_ns > GANG_DATE_POLL_NS)
+		wait_ns = GANG_DATE_POLL_NS; /* the date may come sooner, as others become idle */
+	if (turn && !wait_ns && gang_is_open(in))
+		wait_ns = was_open ? turn_wait_ns : GANG_POLL_NS;
 	if (!wait_ns && is_unknown(member, now_ns))
 		return TURN_UNKNOWN_POLL_NS;
 	return wait_ns || !gang_is_open(in) ? wait_ns : ahead_wait_ns(member, &sight, now_ns);
@@ -276,19 +345,18 @@ static int nap(const struct gang *in, uint64_t wait_ns, uint64_t now_ns)
 	return pace_wait_monitor();
 }
 
-/* Traces that a device's group throttles a launch. Of other gangs, gang.c traces the decisions. */
-static void trace_held(const struct meter *meter, const struct member *member, uint64_t wait_ns)
+/* The launch was throttled since from_ns, and is not any more. Of a device's group this is traced
+ * here; of other gangs, gang.c traces the decisions. */
+static void note_release(const struct meter *meter, const struct member *member, uint64_t from_ns,
+			 uint64_t now_ns)
 {
-	if (gang_of(member)->kind == GANG_OF_DEVICE)
-		trace_write_of(TRACE_HELD_SHUT, meter->bucket, bucket_level(meter->bucket),
-			       (int64_t)wait_ns);
-}
-
-static void trace_released(const struct meter *meter, const struct member *member, uint64_t held_ns)
-{
-	if (gang_of(member)->kind == GANG_OF_DEVICE)
-		trace_write_of(TRACE_RELEASED, meter->bucket, (int64_t)held_ns,
-			       bucket_level(meter->bucket));
+	bucket_count_held(meter->bucket);
+	if (gang_of(member)->kind != GANG_OF_DEVICE)
+		return;
+	if (is_joined(member))
+		holder_note_wait(self_of(member), false, now_ns);
+	trace_write_of(TRACE_RELEASED, meter->bucket, (int64_t)(now_ns - from_ns),
+		       bucket_level(meter->bucket));
 }
 
 /*
@@ -312,43 +380,37 @@ static bool goes_by_its_gang(const struct meter *meter, struct member *member, u
 
 /* Waits until the gang admits the launch: 0, -EAGAIN, or an error of pace_wait_monitor. */
 static int wait_for_gang(struct meter *meter, struct member *member, const struct pace_work *work,
-			 uint64_t *now_ns, bool *ret_held)
+			 uint64_t *now_ns)
 {
-	uint64_t wait_ns;
-	int error;
+	uint64_t from_ns = *now_ns, wait_ns = UINT64_MAX;
+	bool held = false;
+	int error = 0;
 
-	*ret_held = false;
-	while (goes_by_its_gang(meter, member, *now_ns)) {
+	while (!error && goes_by_its_gang(meter, member, *now_ns)) {
 		wait_ns = ask(meter, member, work, *now_ns);
 		if (!wait_ns)
-			return 0;
-		if (!*ret_held)
-			trace_held(meter, member, wait_ns);
-		*ret_held = true;
+			break;
+		if (!held && gang_of(member)->kind == GANG_OF_DEVICE)
+			trace_write_of(TRACE_HELD_SHUT, meter->bucket, bucket_level(meter->bucket),
+				       (int64_t)wait_ns);
+		held = true;
 		error = nap(gang_of(member), wait_ns, *now_ns);
 		*now_ns = clock_steady_ns();
-		if (error)
-			return error;
 	}
-	return -EAGAIN;
+	if (held)
+		note_release(meter, member, from_ns, *now_ns);
+	return error || !wait_ns ? error : -EAGAIN;
 }
 
 int member_begin_launch(struct meter *meter, const struct pace_work *work, uint64_t now_ns)
 {
 	struct member *member = &members[work->device];
-	uint64_t from_ns = now_ns;
-	bool held = false;
 	int error = 0;
 
-	if (!gang_is_open(gang_of(member)) || holder_is_other(gang_of(member), self_of(member)) ||
+	if (!gang_is_open(gang_of(member)) || is_turn_due(meter, member, now_ns) ||
+	    holder_is_other(gang_of(member), self_of(member)) ||
 	    in_flight_is_due(&member->in_flight, now_ns))
-		error = wait_for_gang(meter, member, work, &now_ns, &held);
-	if (held && is_joined(member) && gang_of(member)->kind == GANG_OF_DEVICE)
-		holder_note_wait(self_of(member), false, now_ns);
-	if (held) {
-		bucket_count_held(meter->bucket);
-		trace_released(meter, member, now_ns - from_ns);
-	}
+		error = wait_for_gang(meter, member, work, &now_ns);
 	if (!error && !is_joined(member))
 		error = -EAGAIN;
 	if (error)
@@ -453,21 +515,32 @@ static void mark_all(void (*mark)(struct in_flight *it, uint64_t now_ns))
 			mark(&members[device].in_flight, clock_steady_ns());
 }
 
+/* Tells the turns of the members of gangs what the host does. It comes after the marks, as a turn
+ * whose file was lost takes another seat first. */
+static void tell_turns(void (*tell)(struct turn *turn, uint64_t now_ns))
+{
+	if (!membership_exists())
+		return;
+	for (int device = 0; device < VGPU_DEVICES_MAX; device++) {
+		struct turn *turn = NULL;
+
+		if (membership_is_any(device))
+			turn = turn_of(cores_meter_at(device), &members[device]);
+		if (turn)
+			tell(turn, clock_steady_ns());
+	}
+}
+
 void members_will_wait(void)
 {
 	mark_all(in_flight_will_wait);
+	tell_turns(turn_will_wait);
 }
 
 void members_will_look(void)
 {
 	mark_all(in_flight_will_look);
-}
-
-/* Whether the device should be busy for longer than it takes to reach a mark. */
-static bool is_busy_for_long(const struct in_flight *it, uint64_t now_ns)
-{
-	return in_flight_ahead_ns(it) >
-	       meter_since(now_ns, RELAXED_LOAD(it->reached_ns)) + TURN_MARK_NS;
+	tell_turns(turn_looked);
 }
 
 /* Whether the member has no work in flight after a wait. */
@@ -477,9 +550,9 @@ static bool is_over_soon(struct meter *meter, struct member *member, uint64_t fr
 	uint64_t now_ns = from_ns;
 
 	while (look(meter, member, NULL, now_ns)) {
-		if (!in_flight_mark_waited(it, now_ns) &&
-		    (!in_flight_is_marked(it) || is_busy_for_long(it, now_ns) ||
-		     meter_since(now_ns, from_ns) > TURN_MARK_NS))
+		uint64_t due_ns = RELAXED_LOAD(it->reached_ns) + in_flight_ahead_ns(it);
+
+		if (!in_flight_is_soon_over(it, due_ns, from_ns, now_ns))
 			return false;
 		now_ns = clock_steady_ns();
 	}
@@ -490,6 +563,7 @@ void members_waited(void)
 {
 	if (!membership_exists())
 		return;
+	tell_turns(turn_waited);
 	for (int device = 0; device < VGPU_DEVICES_MAX; device++) {
 		struct meter *meter;
 		bool over;
@@ -501,8 +575,13 @@ void members_waited(void)
 			continue;
 		over = is_over_soon(meter, &members[device], clock_steady_ns());
 		in_flight_waited(&members[device].in_flight, !over);
-		if (over)
-			utilisation_rest(meter, clock_steady_ns());
+		if (!over)
+			continue;
+		if (membership_is_of_gang(device))
+			gang_turn_is_idle(gang_turn_of(meter, gang_of(&members[device]), device),
+					  RELAXED_LOAD(membership_self(device)->entry->ended), true,
+					  clock_steady_ns());
+		utilisation_rest(meter, clock_steady_ns());
 	}
 }
 

@@ -1,13 +1,9 @@
 /*
- * Inside pace/: this process's members of gangs, one for each device, and how their launches are
- * admitted. A member's launch asks the gang (gang.h) and is charged by the gang's time; the costs
- * of single launches play no part (in_flight.h).
- *
- * A device is in the slice's gang if its kernels may wait for those of other devices. Otherwise it
- * is shared if several processes of the slice launch to it. Events of one process contain the time
- * slices of the others, so only the time of all of them together is known. The slice's gang
- * throttles no launch while it has fewer than two living members. Then the device is paced by
- * itself.
+ * Inside pace/: this process's members of gangs (membership.h), one for each device, and how their
+ * launches are admitted. A member's launch asks the gang (gang.h) and is charged by the gang's
+ * time; the costs of single launches play no part (in_flight.h). Events of one process contain the
+ * time slices of the slice's other processes on the device, so only the time of all of them
+ * together is known.
  */
 #pragma once
 

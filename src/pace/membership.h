@@ -1,9 +1,6 @@
 /*
- * Inside pace/: the gang that each device of this process is a member of.
- *
- * A device is a member of the slice's gang, or of a gang of several slices (joint.h), if its
- * kernels may wait for those of other devices. Otherwise it is a member of its device's group while
- * other processes of the slice launch to it as well. Otherwise it is no member.
+ * Inside pace/: the gang that each device of this process is a member of, if any, as
+ * docs/design/gangs.md has it: the slice's, one of several slices (joint.h), or the device's group.
  *
  * A device that becomes a member of another gang leaves the first one. Before that, the function
  * that membership_attach got notes in the first gang whether the device has work in flight.

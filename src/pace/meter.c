@@ -6,6 +6,14 @@ const struct pace_driver *pace_driver;
 
 static PACE_OF_THREAD char own; /* its address names the thread */
 
+void meter_reset(struct meter *meter)
+{
+	meter->scale = SCALE_ONE;
+	meter->window.busy_ns = meter->window.unscaled_ns = SCALE_WINDOWS * (double)WINDOW_NS;
+	meter->patience_ns = PATIENCE_NS;
+	meter->fenced = true; /* until it turns out otherwise */
+}
+
 const void *meter_stream(const struct pace_work *work)
 {
 	static const char legacy;

@@ -10,8 +10,9 @@
 #include "spans.h"
 
 /*
- * The open window (window.c). It is written under its lock. A launch only tries the lock, and goes
- * on without the window if another thread has it. Single words are read without the lock.
+ * The open window (window.c). A thread that begins or ends it holds its lock, and records an event
+ * meanwhile. A launch only tries the lock, and goes on without the window if another thread has it.
+ * Launches add to `launches` and set `used_ns` without the lock.
  */
 struct window {
 	struct lock lock;
@@ -25,7 +26,10 @@ struct window {
 	double busy_ns, unscaled_ns;
 };
 
-/* Words are atomic, and any thread writes them, except those that cores_attach() writes. */
+#define SCALE_ONE (1u << 16)
+
+/* Words are atomic, and any thread writes them. Two kinds are not: those that cores_attach()
+ * writes, and the three paid_ words, which are under `paying`. */
 struct meter {
 	struct vgpu_region_bucket *bucket; /* NULL: the device is not in the slice */
 	uint64_t *region_pct;              /* the region's quota, in percent */
@@ -47,6 +51,7 @@ struct meter {
 	const void *context;     /* of the last launch */
 	const void *stream;      /* of the last launch, meter_stream() */
 	const void *thread;      /* of the last launch: the address of a thread-local variable */
+	struct lock paying;      /* held for a few instructions */
 	uint64_t paid_from_ns, paid_until_ns; /* the time paid for launches of unknown cost, */
 	const void *paid_stream;              /* and the stream of the last of them */
 	int64_t prepaid_ns; /* charged for waits that timed out, and not refunded yet */
@@ -72,10 +77,10 @@ struct meter {
 	int32_t awaited;     /* so many further launches go at once: a kernel may wait for them */
 	int32_t given_up;    /* spans that were given up and have not finished (overdue.c) */
 	int32_t stuck;       /* given_up, and the spans of kernels that wait for launches */
-	uint32_t scale;      /* learned costs are multiplied by scale / 65536 (window.c) */
+	uint32_t scale;      /* learned costs are multiplied by scale / SCALE_ONE (window.c) */
 	uint32_t neighbours; /* 0: none have work; else probes until that is no longer assumed */
 	struct pace_quota quota;
-	bool ganged;      /* launches go by a gang, and take no turns */
+	bool ganged;      /* a gang of several devices paces launches, by what is assured */
 	bool limited;     /* the last launch had a limit */
 	bool no_progress; /* a launch waited for a span, and no span has finished since then */
 	bool fenced;      /* the last attempt to open a window of all streams succeeded */
@@ -127,6 +132,9 @@ static inline bool meter_others(const struct meter *meter)
 	return RELAXED_LOAD(meter->neighbours) != 0;
 }
 
+/* For a process that has not measured anything, or waited for anything. */
+void meter_reset(struct meter *meter);
+
 /* Identifies the stream of a launch within its context. Per-thread default streams have one handle
  * for all threads, and the legacy default stream has two handles. */
 const void *meter_stream(const struct pace_work *work);
@@ -148,14 +156,8 @@ static inline void meter_break(struct meter *meter)
 	RELAXED_ADD(meter->breaks, 1);
 }
 
-/*
- * The factor of relaxed mode, 1 outside it. While the bucket has more than METER_CREDIT_NS of
- * credit, no thread is about to wait for the bucket, and a late measurement does little harm. So
- * windows and the parts of leases are longer by the factor, and samples and questions to the driver
- * rarer. A program that feeds the device with all of a processor's time would pay for them with its
- * own time. Relaxed mode ends where waits are longer than costs explain (sync.c): the bucket may be
- * full because the costs are wrong.
- */
+/* The factor of relaxed mode (docs/design/pacing.md), 1 outside it. The mode also ends where waits
+ * are longer than costs explain (sync.c): the bucket may be full because the costs are wrong. */
 static inline unsigned meter_relax_factor(const struct meter *meter)
 {
 	return bucket_level(meter->bucket) > METER_CREDIT_NS &&
@@ -177,17 +179,11 @@ static inline uint64_t meter_sure(uint64_t cost_ns, uint64_t charge_ns)
 	return charge_ns < cost_ns ? charge_ns : cost_ns;
 }
 
-/* Charges the slice only. */
-static inline void meter_charge_slice(struct meter *meter, uint64_t cost_ns, uint64_t now_ns)
-{
-	bucket_charge(meter->bucket, cost_ns, now_ns);
-}
-
 /* Charges the slice and the process. sure_ns: as in backlog.h. */
 static inline void meter_charge(struct meter *meter, uint64_t cost_ns, uint64_t sure_ns,
 				uint64_t now_ns)
 {
-	meter_charge_slice(meter, cost_ns, now_ns);
+	bucket_charge(meter->bucket, cost_ns, now_ns);
 	backlog_charge(&meter->backlog, cost_ns, sure_ns, now_ns);
 }
 

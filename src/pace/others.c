@@ -1,11 +1,8 @@
 /*
- * Neighbours are processes of other slices, or of none, that use the device at the same time. They
- * are found by their work: a process that only holds memory changes nothing. No interface reports
- * their work, so the device is probed. While this process has no work there, an event in one of its
- * streams is reached within some 20 us. If the device works for a neighbour, it is reached when the
- * neighbour's time slice is over. A machine that does much else may take some 100 us longer. Single
- * probes miss a neighbour that works only now and then. So a neighbour that was found counts as
- * present until PROBE_COUNT probes found none.
+ * No interface reports the work of neighbours, so the device is probed, as docs/design/pacing.md
+ * says. While the device works for a neighbour, an event is reached when the neighbour's time slice
+ * is over. On a machine that does much else, any event may take some 100 us longer. Single probes
+ * miss a neighbour that works only now and then.
  */
 #include "others.h"
 
@@ -26,9 +23,9 @@ static bool is_reached_soon(const struct span *span)
 	return true;
 }
 
-/* Probes the device, at most once in PROBE_EACH_NS. The driver is asked first whether the stream is
+/* The driver is asked first whether the stream is
  * busy. If costs are too low, the backlog says that the device is idle while it is at work. */
-static void probe(struct meter *meter, const struct pace_work *work, uint64_t now_ns)
+void others_probe(struct meter *meter, const struct pace_work *work, uint64_t now_ns)
 {
 	uint64_t then_ns = RELAXED_LOAD(meter->probed_at_ns);
 	uint32_t left = RELAXED_LOAD(meter->neighbours);
@@ -45,10 +42,4 @@ static void probe(struct meter *meter, const struct pace_work *work, uint64_t no
 						 : left                 ? left - 1
 									: 0);
 	span_drop(span);
-}
-
-void others_probe(struct meter *meter, const struct pace_work *work, uint64_t now_ns, bool idle)
-{
-	if (idle)
-		probe(meter, work, now_ns);
 }

@@ -3,5 +3,6 @@
 
 #include "meter.h"
 
-/* Before a launch. idle: the process has no work on the device. Looks now and then only. */
-void others_probe(struct meter *meter, const struct pace_work *work, uint64_t now_ns, bool idle);
+/* Before a launch, while the process has no work on the device. Probes the device at most once in
+ * PROBE_EACH_NS. */
+void others_probe(struct meter *meter, const struct pace_work *work, uint64_t now_ns);

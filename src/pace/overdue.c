@@ -1,12 +1,9 @@
 /*
- * When a wait ends without success, the process pays for the time of the wait, in which the device
- * was busy. The spans that it waited for are given up (due_ns is SPANS_NONE), and no launch waits
- * for them again. The span of a kernel that is known to wait for launches begins in that state.
- * Some launches after such a kernel go at once, even into debt; the next kernel of that kind waits
- * until the debt is paid.
- *
- * A kernel may be marked wrongly, because it ended by chance when a launch was released. It is then
- * in flight once at a time, and charged when it has finished. After some runs it is measured again.
+ * When a wait ends without success, the spans that it waited for are given up (due_ns is
+ * SPANS_NONE), and no launch waits for them again. The span of a kernel that is known to wait for
+ * launches begins in that state. Some launches after such a kernel go at once, even into debt; the
+ * next kernel of that kind waits until the debt is paid. A kernel may be marked wrongly, because it
+ * ended by chance when a launch was released. After some runs it is measured again (COST_WAITS).
  */
 #include "overdue.h"
 
@@ -16,11 +13,6 @@
 #include "trace.h"
 
 #define LONG_AGO 1 /* a time; 0 would mean unknown */
-
-void overdue_reset(struct meter *meter)
-{
-	meter->patience_ns = PATIENCE_NS;
-}
 
 /* -- waiting ---------------------------------------------------------------------------------- */
 

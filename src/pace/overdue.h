@@ -1,21 +1,14 @@
 /*
- * Inside pace/: launches wait for work that is overdue, or whose cost is unknown.
+ * Inside pace/: launches wait for work that is overdue, or whose cost is unknown, so that few
+ * kernels that take long are in flight before one is measured. docs/design/pacing.md ("Overdue
+ * work") says for how long, and what happens to kernels that themselves wait for a later launch.
  *
- * A new kernel may take long, and a known one ten times as long as before. A launch waits for
- * overdue work, so few such kernels are in flight before one is measured.
- *
- * But a kernel may itself wait for a later launch. JAX's autotuner starts a kernel that spins until
- * everything that it times is submitted, and gives up after 100 ms. So a launch waits for
- * PATIENCE_NS at most, counted from when the known work before the overdue work has finished. Each
- * wait that ended without success doubles the next one, and a launch of the same kernel waits much
- * longer. A kernel for which a wait ended without success is marked as one that waits for launches.
- * Such a kernel has no learned cost, and is charged when it has finished.
+ * The timeout counts from when the known work before the overdue work has finished. constants.h has
+ * its bounds (PATIENCE_NS and the following ones).
  */
 #pragma once
 
 #include "meter.h"
-
-void overdue_reset(struct meter *meter); /* a process that has not waited yet */
 
 /* Before a launch. Settles finished spans now and then, and waits for overdue work as described
  * above. `pass` has the launch's cost; the function sets bypasses_bucket and held in it. *now_ns is

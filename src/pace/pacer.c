@@ -3,19 +3,10 @@
  * the whole way of a launch; pace_enter and pace_leave are the last steps before the driver's call,
  * and the first ones after it.
  *
- * Launches that a gang or turns pace are passed on (member.c, by_turn.c). Every other launch waits
- * while the device's token bucket, which all processes of the slice share, is shut. Then the
- * driver is called, and the launch's learned cost is charged to the bucket. Costs come from samples
- * (sample.c) and are estimates. Windows (window.c) measure many launches at once, and make the sum
+ * Launches that a gang or turns pace are passed on (member.c, by_turn.c). Any other launch is
+ * charged its learned cost after the driver's call or, if the cost is unknown, when its sample
+ * (sample.c) has finished. Windows (window.c) measure many launches at once, and make the sum
  * right.
- *
- * Unknown costs. A launch of unknown cost is charged when its sample has finished. Until then, this
- * process submits nothing more to the device, for a limited time. A kernel may wait for a later
- * launch, so no launch waits for ever. The time of the wait is charged. The same is done for
- * overdue work, so that kernels that take ten times their cost are not launched again and again.
- *
- * Neighbours (others.c). Where neighbours have work on the device, the time between two events
- * includes their time slices. Then windows give only a lower and an upper bound.
  */
 #include <errno.h>
 
@@ -263,18 +254,13 @@ static void cut_window(struct meter *meter, const struct pace_work *work, uint64
 void pace_attach(struct region *region, const struct pace_quota *quotas, enum pace_rule rule,
 		 const struct pace_driver *driver)
 {
-	if (gate_is_at(region))
-		return;
 	if (region->slot < 0 || !region->writable) {
 		pace_open();
 		return;
 	}
 	pace_driver = driver;
-	for (int device = 0; device < VGPU_DEVICES_MAX; device++) {
-		window_reset(cores_meter_at(device));
-		cores_meter_at(device)->fenced = true; /* until it turns out otherwise */
-		overdue_reset(cores_meter_at(device));
-	}
+	for (int device = 0; device < VGPU_DEVICES_MAX; device++)
+		meter_reset(cores_meter_at(device));
 	cores_attach(region, quotas, rule);
 	members_attach(region);
 	gate_attach(region);
@@ -299,7 +285,7 @@ void pace_begin_exit(void)
 
 /* -- the contract ----------------------------------------------------------------------------- */
 
-/* Whether the gang of several devices paces the launch, which then takes no turns. */
+/* Whether the gang of several devices paces the launch. */
 static bool goes_by_own_gang(struct meter *meter, int device)
 {
 	bool goes = member_update_gang(meter, device);
@@ -383,7 +369,8 @@ static int enter(struct pace_pass *ret_pass, struct meter *meter, const struct p
 		cut_window(meter, work, now_ns);
 	since = sync_since(meter, work, now_ns);
 	ret_pass->was_idle = is_idle(meter, work, now_ns, waited);
-	others_probe(meter, work, now_ns, ret_pass->was_idle);
+	if (ret_pass->was_idle)
+		others_probe(meter, work, now_ns);
 	if (since != SYNC_NONE && !meter_is_blind(meter, now_ns))
 		sync_open_window(meter, work, now_ns, since, ret_pass->was_idle);
 	else if (ret_pass->was_idle && !meter_is_blind(meter, now_ns))

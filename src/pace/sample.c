@@ -1,7 +1,6 @@
 /*
- * A sample is an event before a launch and one after it. A kernel's first launches are sampled, and
- * then one launch every SAMPLE_EVERY_NS, less often in relaxed mode (meter.h). Among the launches
- * that are due, chance chooses.
+ * A sample is an event before a launch and one after it. docs/design/pacing.md says which launches
+ * are sampled.
  *
  * On a busy device, the time between the events is the kernel's. On an idle device it includes the
  * time that the device waited for the launch. This time is known only when the driver's call
@@ -14,8 +13,8 @@
  * such a launch may be work before it or the launch itself. So a known cost stands, as long as it
  * is possible.
  *
- * If launches go to several streams, a sample may contain other streams' work. Windows correct that
- * where they can be of all streams (meter_is_blind()). Otherwise costs lean to the low side.
+ * A sample may contain other streams' work. Costs lean to the low side where no window can correct
+ * that (meter_is_blind()).
  */
 #include "sample.h"
 
@@ -206,10 +205,10 @@ static uint64_t most(uint64_t a, uint64_t b)
 /* Returns which part of a launch's time is not charged yet. The launch had no known cost; its
  * span took took_ns, with the kernel in the last `ns` of it. Threads' first launches may run side
  * by side in their streams, and the spans of all contain the same time, which is charged once.
- * Only one thread settles at a time. */
-static uint64_t unpaid_ns(const struct span *span, uint64_t took_ns, uint64_t ns)
+ * Called with the meter's `paying` lock. */
+static uint64_t unpaid_ns_locked(struct meter *meter, const struct span *span, uint64_t took_ns,
+				 uint64_t ns)
 {
-	struct meter *meter = span->meter;
 	uint64_t until_ns = span->begun_ns + took_ns, from_ns = until_ns - ns;
 	uint64_t paid_from_ns = meter->paid_from_ns, paid_until_ns = meter->paid_until_ns;
 	bool beside = span->at_once && meter->paid_stream != span->stream;
@@ -228,6 +227,16 @@ static uint64_t unpaid_ns(const struct span *span, uint64_t took_ns, uint64_t ns
 	if (!beside)
 		return ns;
 	return ns - (least(until_ns, paid_until_ns) - most(from_ns, paid_from_ns));
+}
+
+static uint64_t unpaid_ns(const struct span *span, uint64_t took_ns, uint64_t ns)
+{
+	struct meter *meter = span->meter;
+
+	lock_acquire(&meter->paying);
+	ns = unpaid_ns_locked(meter, span, took_ns, ns);
+	lock_release(&meter->paying);
+	return ns;
 }
 
 int64_t sample_settle(const struct span *span, uint64_t took_ns, bool waited)

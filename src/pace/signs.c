@@ -1,8 +1,7 @@
 /*
- * Two sources. Hooks that see memory being made accessible from another device report the devices
- * (peers.c, ipc.c and launch.c of preload). And kernels of libraries for collectives are known by
- * their names. Without access to each other's memory, NCCL's kernels wait for each other through
- * the host's memory. Loading such a library is no sign, launching one of its kernels is. A kernel
+ * Two sources. Hooks in preload (peers.c, ipc.c and launch.c) report devices whose memory becomes
+ * accessible from another device. Without such access, NCCL's kernels wait for each other through
+ * the host's memory, so kernels of libraries for collectives are known by their names. A kernel
  * that is captured while the process has no compute limit is not looked at, nor is a kernel node
  * that is added to a graph by itself.
  *

@@ -1,8 +1,8 @@
 /*
- * Signs that kernels on one device may wait for kernels on another device, or of another process. A
- * device of which there is a sign joins the slice's gang (pace.h) at the next launch to it that a
- * compute quota concerns. A device to which this process never launches does not join. A rank of a
- * job may give all devices access to its memory, and runs kernels on one.
+ * Signs that kernels on one device may wait for kernels on another device, or of another process:
+ * docs/design/gangs.md lists them. A device of which there is a sign joins the slice's gang at the
+ * next launch to it that a compute quota concerns. So of a rank of a job that gives all devices
+ * access to its memory, and runs kernels on one, only that device joins.
  *
  * Functions and kernels are known by struct cost_of's `function`. All functions here are
  * thread-safe, and take no lock.

@@ -1,12 +1,11 @@
 /*
- * The spans of a process. Each context has a fixed number of them. One word takes a span or gives
- * it back, so no thread ever waits for another. When all of a context's are taken, its work is not
- * measured, and learned costs stand.
+ * The spans of a process. Each context has SPAN_COUNT of them. A thread takes a span and gives it
+ * back by one word, so no thread waits for another. While SPAN_CLOSED_MOST spans of a context are
+ * closed, more of its work is not measured, and learned costs stand.
  *
- * Events belong to a context, and end with it. So a context's spans serve no other context while it
- * lives. Only a thread that is submitting work to a context, which must not be destroyed meanwhile,
- * touches its spans. However many contexts are used in turn, each makes events only for as many
- * spans as it had at one time.
+ * A context's spans serve no other context while it lives. A thread that takes or settles spans is
+ * submitting work to their context, which must not be destroyed meanwhile. Events of a span are
+ * made when it is first taken, so a context that needs few spans at a time has few events.
  */
 #include "spans.h"
 

@@ -3,13 +3,10 @@
  * the wait.
  *
  * During a wait the device may run out of work at an unknown moment. Only learned costs could show
- * how long the device was idle then, and windows exist to correct these costs. So a window ends
- * before the wait, with an event after everything that the thread has submitted, and the next
- * window begins with the same event. If the device has no work after the wait, the next window
- * begins after the wait. The event that a thread waits for need not be known.
- *
- * Copies to and from the host are not charged. A window ends before a copy too, and the next begins
- * after it.
+ * how long the device was idle then, and windows exist to correct these costs. sync.c says which
+ * windows end, with an event after everything that the thread has submitted. The next window begins
+ * with the same event, or after the wait if the device has no work then. Copies to and from the
+ * host are not charged, so a window may also end before a copy of SYNC_COPY_BYTES or more.
  *
  * The event is recorded in the stream of the thread's last launch. Before a program destroys a
  * stream or begins a capture, pace_end_streams() is called: no thread uses the stream of its last

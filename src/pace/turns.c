@@ -3,8 +3,8 @@
  * by its pointer, which is stored last.
  *
  * A turn whose file is lost stays mapped, because another thread may be at work in it, and is never
- * used again. After a process has lost SPARE_TURNS files, it runs without turns. After it has moved
- * that often, it stays with the file that it has.
+ * used again. Each file that the process joins takes one of TURNS entries for good. When all are
+ * taken, a device that loses its file has no turns, and a device that has a file stays with it.
  *
  * How long a process waits for vgpud. A process that joins waits for ASK_FIRST_NS, once: vgpud may
  * be at work. After that, a process waits for ask_ns at a time. This time doubles whenever vgpud
@@ -94,6 +94,19 @@ void turns_forked(void)
 bool turns_are_possible(void)
 {
 	return RELAXED_LOAD(are_possible);
+}
+
+void turns_set(const struct meter *meter, struct turn *turn, unsigned limit_pct,
+	       uint64_t closing_ns)
+{
+	unsigned weight = cores_assured(meter);
+	bool weighs =
+		weight ? !RELAXED_LOAD(turn->takes_rest) && RELAXED_LOAD(turn->weight) == weight
+		       : RELAXED_LOAD(turn->takes_rest);
+
+	if (!weighs || RELAXED_LOAD(turn->limit_pct) != limit_pct)
+		turn_set(turn, weight, limit_pct);
+	turn_set_gang(turn, closing_ns);
 }
 
 struct vgpu_region_turn *turns_account(const struct meter *meter)
@@ -303,8 +316,7 @@ bool turns_are_due(const struct meter *meter, int device, uint64_t now_ns)
 	return turn && turn_has_rival(turn, now_ns);
 }
 
-/* -- devices whose launches take turns
- * ----------------------------------------------------------------- */
+/* -- devices whose launches take turns --------------------------------------------------------- */
 
 bool turns_note(int device, bool are_shared)
 {

@@ -2,14 +2,11 @@
  * Inside pace/: this process's seats in the turns of its GPUs (src/turn/), one for each device, and
  * the devices whose launches take turns at present.
  *
- * The turns of a GPU are in a file that vgpud hands over. Without vgpud, they are in a file named
- * after the GPU's UUID, in a directory that all slices share (pace_set_turns). A seat is taken at
- * the first launch to the device. Where that fails, or the file is lost, the device has no turns,
- * and another attempt follows after a second.
- *
- * A process that runs asks vgpud again every 2 s. vgpud may have another file, because it was
- * started after the program or lost its files when it was restarted. Then the process moves to that
- * file. No answer, or an invalid one, changes nothing.
+ * The turns of a GPU are in a file: vgpud's, or without vgpud, one in a directory that all slices
+ * share, named after the GPU's UUID (docs/design/turns.md). A seat is taken at the first launch to
+ * the device. Where that fails, or the file is lost, the device has no turns, and another attempt
+ * follows after a second. A process that runs asks vgpud again every 2 s: docs/design/vgpud.md says
+ * why.
  */
 #pragma once
 
@@ -30,11 +27,16 @@ bool turns_are_possible(void);
  * waits for 0.4 s at most; a turn that was returned once stays mapped until turns_forked. */
 struct turn *turns_of(const struct meter *meter, int device);
 
+/* turn_set with the slice's weight, if that or the limit has changed; and turn_set_gang. */
+void turns_set(const struct meter *meter, struct turn *turn, unsigned limit_pct,
+	       uint64_t closing_ns);
+
 /* The slice's account of the device; NULL where the region is lost. */
 struct vgpu_region_turn *turns_account(const struct meter *meter);
 
 /* Looks whether the files still are there, at most each 20 ms, and asks vgpud for its own. Any
- * thread. Waits for 2 ms of 2 s at most, and for 8 ms of 4 s if vgpud does not answer. */
+ * thread. Waits for 2 ms of 2 s at most, and for 8 ms of 4 s if vgpud does not answer. now_ns:
+ * clock_coarse_ns(), from all callers. */
 void turns_watch(uint64_t now_ns);
 
 /* Whether a launch that waits for the bucket or for a group has to ask for a turn instead, as

@@ -1,25 +1,12 @@
 /*
- * Windows: the time of many launches, measured at once. A window has an event before or after one
- * launch, and another after a later one, when launches for WINDOW_NS were charged in between. If
- * the process had work in flight all the time, by learned costs, the device was busy from one event
- * to the other. Then the charges are corrected to that time. If the device was idle in between, the
- * costs stand.
+ * Windows: the time of many launches, measured at once. docs/design/pacing.md ("Windows") says when
+ * a window ends, and how it corrects the charges.
  *
  * If one stream has all the launches, the events are recorded in that stream, and copies in other
- * streams do not matter. If several streams have launches in turn, the events are fences after the
- * work of all streams of the context. Sometimes a fence is not possible: an old driver, a capture
- * that is going on, several contexts in turn, or a kernel that never ends. Then the window is of
- * one stream. Other streams' work that ran meanwhile was also charged meanwhile, so the sum is
- * right on average.
- *
- * If other tenants have work on the device (others.c), the measured time includes their time
- * slices, whose length is unknown. Over several windows, the process had at least half of the time
- * and at most all of it. Costs stand in between. If other processes of the slice use the device,
- * there are no windows (member.h).
- *
- * A window ends before the thread that launched last waits for a stream with work in flight. The
- * next begins before the first launch after the wait. Only costs could say how long the device was
- * idle in between.
+ * streams do not matter. If several streams have launches, and a fence is not possible, the window
+ * is of one stream. That is so with an old driver, during a capture, with several contexts in turn,
+ * and after a kernel that never ends. Other streams' work that ran meanwhile was also charged
+ * meanwhile, so the sum is right on average.
  *
  * A device has one window at a time in a process. The next window begins with the event that ends
  * the last, except where one of the two is of all streams and the other of one stream. A window
@@ -30,15 +17,11 @@
  * device. If the device was idle in a window, the idle time comes from the costs themselves, so the
  * window confirms the costs whatever they are. So the more idle time a window has, the less it
  * counts.
- *
- * The window's fields are written under its lock, which is held while the driver records an event.
  */
 #include "window.h"
 
 #include "clock.h"
 #include "relaxed.h"
-
-#define SCALE_ONE (1u << 16)
 
 static bool is_of(const struct window *window, const struct pace_work *work)
 {
@@ -390,12 +373,6 @@ static void learn_scale(struct meter *meter, int64_t busy_ns, int64_t seen_ns, d
 		restore_scale(meter);
 	}
 	lock_release(&window->lock);
-}
-
-void window_reset(struct meter *meter)
-{
-	meter->scale = SCALE_ONE;
-	meter->window.busy_ns = meter->window.unscaled_ns = SCALE_WINDOWS * (double)WINDOW_NS;
 }
 
 uint64_t window_scale(const struct meter *meter, uint64_t cost_ns)

@@ -25,6 +25,3 @@ void window_end_context(struct meter *meter, const void *context);
 
 /* The charge for a launch of that learned cost: the cost times the scale. */
 uint64_t window_scale(const struct meter *meter, uint64_t cost_ns);
-
-/* For a process that has not measured anything. */
-void window_reset(struct meter *meter);

@@ -101,7 +101,15 @@ enum trace_reason {
 	     "launch held: the slice has not the turn, or enough in flight")                       \
 	KIND(TURN_GOES, "turn-goes", "held_ns", NULL, NULL, "held launch admitted by a turn")      \
 	KIND(TURNS_END, "turns-end", "in_flight_ns", NULL, NULL,                                   \
-	     "no other slice uses the device, or there are no turns")
+	     "no other slice uses the device, or there are no turns")                              \
+	KIND(GANG_TURN, "gang-turn", "after_ns", NULL, NULL,                                       \
+	     "a turn begins on the open gang's device")                                            \
+	KIND(GANG_TURN_OVER, "gang-turn-over", "after_ns", "had", NULL,                            \
+	     "the turn of the open gang's device is over, or does not begin")                      \
+	KIND(GANG_TURNLESS, "gang-turnless", "used_ns", "of_ns", NULL,                             \
+	     "the gang's hosts are slower than its devices: it takes no turns for a while")        \
+	KIND(GANG_DATE, "gang-date", "wait_ns", "has_word", NULL,                                  \
+	     "the device could be the shut gang's")
 
 #define TRACE_MEMORY_KINDS(KIND)                                                                  \
 	KIND(CHARGE, "memory-charged", "bytes", "used_bytes", "limit_bytes", "memory is charged") \

@@ -89,8 +89,11 @@ void grant_wake(struct turn *turn, unsigned slice)
 	sys_futex_wake(bell, INT_MAX);
 }
 
+/* The turn of a gang does not begin before its wish. */
 bool grant_pass(struct turn *turn, const struct grant *grant, unsigned slice, uint64_t begin_ns)
 {
+	if (slice != NOBODY)
+		begin_ns = most_of(begin_ns, grant_wish_ns(turn, slice, begin_ns));
 	if (!change(turn, grant, pack(grant, slice, begin_ns)))
 		return false;
 	if (slice != NOBODY && slice != turn->file.slice)
@@ -173,21 +176,80 @@ unsigned grant_guess(const struct turn *turn, unsigned except)
 	return best;
 }
 
+uint64_t grant_wish_ns(const struct turn *turn, unsigned slice, uint64_t now_ns)
+{
+	uint64_t from_ns = TURN_SEE(turn_slice_at(turn, slice)->wish_from);
+	int64_t ahead_ns = (int64_t)(from_ns - now_ns);
+
+	return from_ns && ahead_ns <= (int64_t)WISH_AHEAD_NS && ahead_ns >= -(int64_t)WISH_LATE_NS
+		       ? from_ns
+		       : 0;
+}
+
+uint64_t grant_length_ns(const struct turn *turn, unsigned slice, uint64_t length_ns)
+{
+	uint64_t least_ns = TURN_LOAD(turn_slice_at(turn, slice)->least_ns);
+
+	return most_of(length_ns, least_of(least_ns, LENGTH_MOST_NS));
+}
+
+uint64_t grant_end_ns(const struct turn *turn, const struct grant *grant, uint64_t length_ns,
+		      uint64_t wish_ns)
+{
+	uint64_t least_ns = grant_length_ns(turn, grant->holder, 0);
+	uint64_t end_ns = grant->begin_ns + grant_length_ns(turn, grant->holder, length_ns);
+
+	return wish_ns ? least_of(end_ns, most_of(wish_ns, grant->begin_ns + least_ns)) : end_ns;
+}
+
+/* The gang with the earliest wish, if that is until_ns at the latest; or NOBODY. Of two wishes for
+ * the same time, all GPUs of the gangs prefer the same one. */
+static unsigned next_by_wish(const struct turn *turn, unsigned except, uint64_t until_ns,
+			     uint64_t now_ns)
+{
+	uint64_t left = TURN_SEE(turn->file.file->header.present);
+	uint64_t best_ns = until_ns, best_key = 0;
+	unsigned best = NOBODY;
+
+	while (left) {
+		unsigned slice = take_lowest(&left);
+		uint64_t wish_ns = slice != except ? grant_wish_ns(turn, slice, now_ns) : 0;
+		uint64_t key = TURN_LOAD(turn_slice_at(turn, slice)->key);
+
+		if (!wish_ns || wish_ns > best_ns || (wish_ns == best_ns && key < best_key))
+			continue;
+		best = slice;
+		best_ns = wish_ns;
+		best_key = key;
+	}
+	return best;
+}
+
 void grant_drop(struct turn *turn, unsigned slice, uint64_t now_ns)
 {
+	TURN_TELL(turn_slice_at(turn, slice)->wish_from, 0);
 	TURN_TELL(turn_slice_at(turn, slice)->idle_since, now_ns ? now_ns : 1);
 }
 
-unsigned grant_next(struct turn *turn, unsigned except, uint64_t now_ns)
+unsigned grant_next_at(struct turn *turn, unsigned except, uint64_t end_ns, uint64_t now_ns)
 {
-	for (unsigned tries = 0; tries < VGPU_TURNS_SLICES; tries++) {
-		unsigned slice = grant_guess(turn, except);
+	uint64_t until_ns = most_of(end_ns, now_ns + NOTICE_NS);
 
+	for (unsigned tries = 0; tries < VGPU_TURNS_SLICES; tries++) {
+		unsigned slice = next_by_wish(turn, except, until_ns, now_ns);
+
+		if (slice == NOBODY)
+			slice = grant_guess(turn, except);
 		if (slice == NOBODY || turn_file_slice_lives(&turn->file, slice))
 			return slice;
 		grant_drop(turn, slice, now_ns);
 	}
 	return NOBODY;
+}
+
+unsigned grant_next(struct turn *turn, unsigned except, uint64_t now_ns)
+{
+	return grant_next_at(turn, except, now_ns, now_ns);
 }
 
 /* -- what others want ------------------------------------------------------------------------- */
@@ -228,13 +290,14 @@ static void count_share(const struct vgpu_turns_slice *slice, struct others *oth
 		others->assured_pct += assured_pct;
 }
 
-/* Removes a slice that has wanted nothing for long from `present`. The slice may want the GPU again
- * at this moment, having seen its bit still set. Then the bit is set again. */
+/* Removes a slice that has wanted nothing for long, and has no wish, from `present`. The slice may
+ * want the GPU again at this moment, having seen its bit still set. Then the bit is set again. */
 static bool is_gone(struct turn *turn, unsigned slice, uint64_t idle_since, uint64_t now_ns)
 {
 	uint64_t *present = &turn->file.file->header.present;
 
-	if (idle_since <= now_ns && now_ns - idle_since < PRESENT_NS)
+	if ((idle_since <= now_ns && now_ns - idle_since < PRESENT_NS) ||
+	    grant_wish_ns(turn, slice, now_ns))
 		return false;
 	__atomic_fetch_and(present, ~BIT(slice), __ATOMIC_SEQ_CST);
 	if (!wants(turn, slice))
@@ -246,6 +309,28 @@ static bool is_gone(struct turn *turn, unsigned slice, uint64_t idle_since, uint
 uint64_t grant_pressure_ns(const struct turn *turn)
 {
 	return least_of(TURN_LOAD(turn->file.file->header.pressure_ns), PRESSURE_MOST_NS);
+}
+
+/* For how long the slice has to have the GPU until it has had as much as this process's slice. */
+static uint64_t owed_ns(const struct turn *turn, const struct vgpu_turns_slice *slice)
+{
+	int64_t less_ns =
+		(int64_t)(TURN_LOAD(turn_own(turn)->weighted_ns) - TURN_LOAD(slice->weighted_ns));
+
+	if (less_ns <= 0)
+		return 0;
+	return least_of((uint64_t)less_ns, OWED_MOST_NS) * weight_of(slice) / WEIGHT_MOST;
+}
+
+static void count_wish(const struct turn *turn, unsigned slice, uint64_t now_ns,
+		       struct others *others)
+{
+	uint64_t wish_ns = grant_wish_ns(turn, slice, now_ns);
+
+	if (!wish_ns || (others->wish_ns && others->wish_ns < wish_ns))
+		return;
+	others->wish_ns = wish_ns;
+	others->wish_until = wish_ns + grant_length_ns(turn, slice, LENGTH_LEAST_NS);
 }
 
 struct others grant_others(struct turn *turn, unsigned than, uint64_t now_ns)
@@ -267,9 +352,11 @@ struct others grant_others(struct turn *turn, unsigned than, uint64_t now_ns)
 		others.weight += weight_of(slice);
 		count_share(slice, &others);
 		others.ahead_ns = least_of(others.ahead_ns, ahead_beside(slice));
+		count_wish(turn, index, now_ns, &others);
 		if (idle_since)
 			continue;
 		others.want = true;
+		others.owed_ns = least_of(others.owed_ns + owed_ns(turn, slice), OWED_MOST_NS);
 		others.length_ns = least_of(others.length_ns, length_beside(slice));
 	}
 	if (others.length_ns < pressure_ns)
@@ -340,6 +427,8 @@ void grant_want(struct turn *turn, uint64_t now_ns)
 	if (TURN_LOAD(own_seat(turn)->active) != 1)
 		TURN_TELL(own_seat(turn)->active, 1);
 	TURN_STORE(turn->is_idle, false);
+	if (TURN_LOAD(own->wish_from) > now_ns) /* the date has come sooner */
+		TURN_TELL(own->wish_from, now_ns);
 	idle_since = TURN_SEE(own->idle_since);
 	if (idle_since) {
 		if (TURN_LOAD(turn->is_resting) || turn_account_wake(turn, idle_since, now_ns))

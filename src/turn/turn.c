@@ -177,13 +177,14 @@ void turn_sleep(struct turn *turn, const struct turn_answer *answer)
 }
 
 /* When the slice counts as idle, unless it is heard of before. Under memory pressure it never does:
- * its work may take much longer than it took before. */
+ * its work may take much longer than it took before. Nor does a gang, whose kernels wait for other
+ * devices. */
 static void set_quiet(struct turn *turn, uint64_t now_ns)
 {
 	uint64_t busy_ns = most_of(TURN_LOAD(turn->account->busy_until), now_ns);
 	uint64_t quiet_ns = busy_ns + QUIET_NS + (busy_ns - now_ns) / QUIET_PART;
 
-	if (TURN_LOAD(turn->is_waiting) || grant_pressure_ns(turn))
+	if (TURN_LOAD(turn->is_waiting) || TURN_LOAD(turn->closing_ns) || grant_pressure_ns(turn))
 		quiet_ns = 0;
 	TURN_STORE(turn_own(turn)->quiet_from, quiet_ns);
 }
@@ -231,7 +232,8 @@ void turn_looked(struct turn *turn, uint64_t now_ns)
 static void offer(struct turn *turn, const struct grant *grant, uint64_t ended_ns, uint64_t now_ns)
 {
 	struct others others = grant_others(turn, turn->file.slice, now_ns);
-	uint64_t end_ns = grant->begin_ns + others.length_ns;
+	uint64_t end_ns =
+		grant->begin_ns + grant_length_ns(turn, turn->file.slice, others.length_ns);
 	bool is_gap = now_ns < ended_ns + IDLE_NS;
 	unsigned next;
 
@@ -330,6 +332,8 @@ static void begin_slice(struct turn *turn, uint64_t now_ns)
 	TURN_STORE(own->burst_ns, 0);
 	TURN_STORE(own->turns, 0);
 	TURN_STORE(own->waited_ns, 0);
+	TURN_STORE(own->wish_from, 0);
+	TURN_STORE(own->least_ns, 0);
 	TURN_STORE(turn->account->held_from, 0);
 	TURN_STORE(turn->account->busy_until, 0);
 	TURN_STORE(turn->account->paid_until, 0);

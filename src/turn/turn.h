@@ -21,11 +21,12 @@
  *
  * What others can do to a process. Slices do not trust each other, and each can write anything into
  * the file at any time. The limit and the account of a slice are in memory of its own (struct
- * turn_account), so others cannot change them. If a process waits for a turn for longer than a
- * bound, or its slice gets less than half of its part of the time for some seconds, the process
- * launches without turns for TURN_DOUBT_NS. That time doubles each time that this happens again.
- * The bound is TURN_WAIT_MOST_NS at most, less with few slices, more under memory pressure.
- * Meanwhile the driver divides the GPU, and the caller enforces the limit by itself.
+ * turn_account), so others cannot change them. A process doubts if it waits for a turn for longer
+ * than a bound, or if its slice has had less than half of its part after a second of waits or more.
+ * It then launches without turns for TURN_DOUBT_NS, and for twice as long the next time. The bound
+ * depends on the weights of the slices. It is TURN_WAIT_MOST_NS at most, plus eight turns under
+ * memory pressure. While a process doubts, the driver divides the GPU, and the caller enforces the
+ * limit by itself.
  */
 #pragma once
 
@@ -84,6 +85,7 @@ struct turn {
 	uint64_t told_moved; /* the file's moved_ns then */
 	uint64_t asked_life; /* when it last asked whether the holder lives */
 	uint64_t rang;       /* when it last woke another slice as it became idle */
+	uint64_t closing_ns; /* a gang's, which takes so long to close; 0: it is no gang's */
 	uint64_t doubt_until; /* without turns until then */
 	uint64_t doubt_ns;    /* for how long the last time */
 };
@@ -130,6 +132,14 @@ static inline bool turn_has_rival(const struct turn *turn, uint64_t now_ns)
 	return !turn_is_own(turn) && turn_takes_part(turn, now_ns);
 }
 
+/* Whether the slice has the word: it has its turn, or the turn that begins next. */
+static inline bool turn_has_word(const struct turn *turn)
+{
+	uint64_t word = __atomic_load_n(&turn->file.file->header.turn, __ATOMIC_RELAXED);
+
+	return (word & VGPU_TURNS_HOLDER) == turn->file.slice + 1;
+}
+
 enum turn_kind {
 	TURN_ALONE, /* launch; the caller enforces the limit: no other slice is present, or the file
 		       is unusable */
@@ -166,6 +176,26 @@ void turn_will_wait(struct turn *turn, uint64_t now_ns);
 void turn_waited(struct turn *turn, uint64_t now_ns);
 /* The host has asked whether work is over. */
 void turn_looked(struct turn *turn, uint64_t now_ns);
+
+/*
+ * The turns of a gang (docs/design/gang_turns.md), which has to have its turns on several GPUs at
+ * the same time.
+ *
+ *     turn_set_gang  the slice's turns are a gang's, which takes closing_ns until all of its work
+ *                    is over. A turn ends that long before its end, and lasts for several times as
+ *                    long. 0: they are no gang's
+ *     turn_date      when this GPU could be the slice's, at the earliest; about 0.2 s ahead at most
+ *     turn_wish      the gang has no work in flight. It wants no turn before from_ns, and the next
+ *                    turn then. Others are through with their work at that time. 0: it wants no
+ *                    turn. If `counts` is true, this wait is one for a turn, and nothing else
+ *                    makes the gang wait until from_ns
+ *
+ * At from_ns, the gang calls turn_ask on each GPU. A wish holds until the turn begins or is 2 ms
+ * late. The calls of one GPU are made by any process of the slice.
+ */
+void turn_set_gang(struct turn *turn, uint64_t closing_ns);
+uint64_t turn_date(struct turn *turn, uint64_t now_ns);
+void turn_wish(struct turn *turn, uint64_t from_ns, bool counts, uint64_t now_ns);
 
 /* Another process of the slice has the device, and this one has no work in flight and wants none
  * until it asks again. */

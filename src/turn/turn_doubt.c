@@ -24,15 +24,16 @@ static uint64_t longest_ns(const struct turn *turn)
 }
 
 /* For how long a process waits for a turn at most: twice as long as it can take where every slice
- * tells the truth. */
+ * tells the truth. A gang waits for a date as well. */
 static uint64_t bound_ns(const struct turn *turn, const struct others *others)
 {
+	uint64_t date_ns = TURN_LOAD(turn->closing_ns) ? AHEAD_MOST_NS : 0;
 	uint64_t length_ns = longest_ns(turn);
 	uint64_t round_ns = length_ns + (uint64_t)LEAD_MOST_NS + (uint64_t)BEHIND_MOST_NS;
 	uint64_t turns_ns = round_ns * others->weight / TURN_LOAD(turn->weight);
 	uint64_t most_ns = TURN_WAIT_MOST_NS + PRESSURE_WAITS * grant_pressure_ns(turn);
 
-	return least_of(2 * (turns_ns + length_ns + SOFT_NS), most_ns);
+	return least_of(2 * (turns_ns + length_ns + SOFT_NS + date_ns), most_ns);
 }
 
 bool turn_doubt_is_out(const struct turn *turn, uint64_t now_ns)

@@ -62,6 +62,8 @@ static void take_up(struct turn *turn, const struct grant *grant, uint64_t now_n
 	uint64_t waits_from = TURN_LOAD(turn->waits_from);
 
 	TURN_STORE(own->seen, now_ns);
+	if (TURN_LOAD(own->wish_from))
+		TURN_TELL(own->wish_from, 0);
 	if (!turn_account_begin(turn, grant->begin_ns, now_ns))
 		return;
 	TURN_ADD(own->turns, 1);
@@ -84,7 +86,7 @@ static bool use_up(struct turn *turn, const struct grant *grant, uint64_t end_ns
 
 	turn_account_pay(turn, free_at(turn, end_ns, now_ns),
 			 now_ns); /* the order goes by payments */
-	next = grant_next(turn, is_late ? turn->file.slice : NOBODY, now_ns);
+	next = grant_next_at(turn, is_late ? turn->file.slice : NOBODY, end_ns, now_ns);
 	*ret_is_mine = next == NOBODY || next == turn->file.slice;
 	turn_account_used_up(turn);
 	if (!*ret_is_mine)
@@ -107,21 +109,49 @@ static void shorten_lent(struct turn *turn, const struct grant *grant, uint64_t 
 		*end_ns = least_of(*end_ns, grant->begin_ns + length_ns);
 }
 
+/* The turn has no end if nobody else wants the GPU. */
+static uint64_t turn_end_ns(const struct turn *turn, const struct grant *grant,
+			    const struct others *others)
+{
+	return grant_end_ns(turn, grant, others->want ? others->length_ns : GRANT_ENDLESS,
+			    others->wish_ns);
+}
+
+/* A gang's turn: what the gang has in flight says little, as its kernels wait for other devices.
+ * The turn is over when the gang has to begin to close. */
+static bool in_gang_turn(struct turn *turn, const struct grant *grant, const struct others *others,
+			 uint64_t now_ns, struct turn_answer *ret_answer)
+{
+	uint64_t end_ns = turn_end_ns(turn, grant, others);
+	uint64_t closed_ns = now_ns + TURN_LOAD(turn->closing_ns);
+	bool is_mine = true;
+
+	*ret_answer = turn_go(TURN_MINE);
+	if (closed_ns < end_ns)
+		return true;
+	grant_busy(turn, closed_ns);
+	if (!use_up(turn, grant, end_ns, now_ns, &is_mine))
+		return false;
+	if (!is_mine)
+		*ret_answer = turn_wait_for(POLL_NS);
+	return true;
+}
+
 /* The slice has begun its turn: it goes on, or has enough in flight, or the turn is used up.
  * Returns as turn_holder_ask does. */
 static bool in_turn(struct turn *turn, const struct grant *grant, const struct others *others,
 		    uint64_t now_ns, struct turn_answer *ret_answer)
 {
-	uint64_t end_ns = grant->begin_ns + others->length_ns;
+	uint64_t end_ns = turn_end_ns(turn, grant, others);
 	uint64_t busy_ns = TURN_LOAD(turn->account->busy_until);
 	uint64_t ahead_ns = others->ahead_ns;
 	bool is_mine = true, is_over;
 
 	shorten_lent(turn, grant, now_ns, &end_ns, &ahead_ns);
-	if (others->want && busy_ns >= end_ns && ahead_ns > NOTICE_NS)
+	if (busy_ns >= end_ns && ahead_ns > NOTICE_NS)
 		ahead_ns = NOTICE_NS;
 	is_over = now_ns >= end_ns || (busy_ns >= end_ns && busy_ns <= now_ns + ahead_ns);
-	if (others->want && is_over && !use_up(turn, grant, end_ns, now_ns, &is_mine))
+	if (is_over && !use_up(turn, grant, end_ns, now_ns, &is_mine))
 		return false;
 	*ret_answer = turn_go(TURN_MINE);
 	if (!is_mine)
@@ -153,5 +183,7 @@ bool turn_holder_ask(struct turn *turn, const struct grant *grant, const struct 
 	}
 	if (now_ns > TURN_LOAD(turn->account->held_from) + IDLE_NS)
 		turn_account_pay(turn, now_ns, now_ns);
+	if (TURN_LOAD(turn->closing_ns))
+		return in_gang_turn(turn, grant, others, now_ns, ret_answer);
 	return in_turn(turn, grant, others, now_ns, ret_answer);
 }

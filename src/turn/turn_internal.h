@@ -7,6 +7,7 @@
  *     turn_holder.c   the slice has the turn: it keeps the turn, or hands it over
  *     turn_waiter.c   another slice has the turn: the process waits, or takes the turn
  *     turn_doubt.c    how long a process waits before it launches without turns
+ *     turn_gang.c     a gang's turns begin on all of its GPUs at the same time
  *     turn.c          the contract: may this process submit now; joining and leaving
  *
  * Memory orders. The words by which processes agree (the turn word, `present`, `idle_since`,
@@ -66,6 +67,11 @@
  * turn between two. Twice: so much more of the device is lost after each burst. */
 #define IDLE_NS (100 * NS_PER_US)
 
+/* The same for a gang, which has to close when it loses a turn, and to wait for another date. Half:
+ * a gang whose hosts wait for each step loses its turn between two. Twice: so much more of the
+ * device is lost after a gang's last step. */
+#define GANG_IDLE_NS (2 * NS_PER_MS)
+
 /* A slice counts as idle so many ns, and a QUIET_PART of the time that its work should take, after
  * the end of that work, if its host has not launched, asked or waited meanwhile: the host does
  * something else. Half: no difference in random programs, but a host that launches each millisecond
@@ -84,6 +90,22 @@
 
 /* A turn word whose turn begins later than so many ns from now is invalid. */
 #define AHEAD_MOST_NS (LENGTH_MOST_NS + SOFT_NS)
+
+/* Turns of a gang last for at least so many times as long as the gang takes to close,
+ * LENGTH_MOST_NS at most. Half: the gang loses an eighth more of its turns, as its devices are idle
+ * in part while it closes. Twice: others wait longer. */
+#define CLOSING_TIMES 4
+
+/* A gang's wish is void when it is for a time further ahead, or longer ago, than so many ns. Half:
+ * the gang's GPUs do not become free at the same time beside long work; a gang that is woken late
+ * gets no turn. Twice: a stopped gang keeps others from the device for longer. */
+#define WISH_AHEAD_NS (40 * NS_PER_MS)
+#define WISH_LATE_NS  (2 * NS_PER_MS)
+
+/* The longest time that a gang waits for its date because it has had more than others, ns. Half: a
+ * gang with little weight gets more than its part. Twice: nonsense in the file delays it for
+ * longer. */
+#define OWED_MOST_NS (200 * NS_PER_MS)
 
 /* ns after which a slice that wants nothing plays no part any more. */
 #define PRESENT_NS (1 * NS_PER_S)
@@ -142,6 +164,19 @@ void grant_move(struct turn *turn, int64_t later_ns, uint64_t now_ns);
 
 /* Which slice is next, of those that want the GPU and live, without that one; or NOBODY. */
 unsigned grant_next(struct turn *turn, unsigned except, uint64_t now_ns);
+/* The same for a turn that ends at end_ns, which may be ahead: a gang that wishes for that time is
+ * next. */
+unsigned grant_next_at(struct turn *turn, unsigned except, uint64_t end_ns, uint64_t now_ns);
+/* The gang's wish, if it is not void; else 0. */
+uint64_t grant_wish_ns(const struct turn *turn, unsigned slice, uint64_t now_ns);
+/* How long the slice's turn lasts: its own least, or length_ns if that is more. */
+uint64_t grant_length_ns(const struct turn *turn, unsigned slice, uint64_t length_ns);
+#define GRANT_ENDLESS (UINT64_MAX / 4) /* the longest length of a turn, ns */
+/* When the holder's turn of that length ends: at the wish of another gang, if that is sooner, but
+ * not before the turn of a gang has had its least length. A wish_ns of 0 is no wish. */
+uint64_t grant_end_ns(const struct turn *turn, const struct grant *grant, uint64_t length_ns,
+		      uint64_t wish_ns);
+
 /* As grant_next, but does not check that the slice lives: a guess that costs no system call. */
 unsigned grant_guess(const struct turn *turn, unsigned except);
 
@@ -154,6 +189,10 @@ struct others {
 	unsigned rest;        /* how many have none, and divide what the quotas of others leave */
 	uint64_t length_ns;   /* of a turn while those want the GPU, memory pressure included */
 	uint64_t ahead_ns;    /* of work in flight while those are present */
+	uint64_t wish_ns;     /* the earliest wish of a gang; 0: there is none */
+	uint64_t wish_until;  /* until when that gang's turn lasts at least */
+	uint64_t owed_ns;     /* after so long, each of those that want the GPU will have had as
+				 much as this slice, if this one has nothing meanwhile */
 };
 
 struct others grant_others(struct turn *turn, unsigned than, uint64_t now_ns);
@@ -216,7 +255,7 @@ void turn_account_pay(struct turn *turn, uint64_t until_ns, uint64_t now_ns);
 void turn_account_end(struct turn *turn, uint64_t until_ns, uint64_t now_ns);
 /* The slice used so much more than it paid, or less. */
 void turn_account_correct(struct turn *turn, int64_t more_ns, uint64_t now_ns);
-/* The slice used its turn up and wants another: its bursts are longer than a turn. */
+/* The slice used its turn up and wants another: its spells are longer than a turn. */
 void turn_account_used_up(struct turn *turn);
 
 /* For how long the slice may not go because of its limit: 0, or ns. */

@@ -54,10 +54,13 @@ static bool take_when_over(struct turn *turn, const struct grant *grant, uint64_
 			   struct turn_answer *ret_answer)
 {
 	const struct vgpu_turns_slice *holder = turn_slice_at(turn, grant->holder);
-	uint64_t end_ns = grant->begin_ns + grant_others(turn, grant->holder, now_ns).length_ns;
+	uint64_t length_ns = grant_others(turn, grant->holder, now_ns).length_ns;
+	uint64_t end_ns = grant_end_ns(turn, grant, length_ns, 0);
+	uint64_t wish_ns = grant_wish_ns(turn, turn->file.slice, now_ns);
 	uint64_t busy_ns = TURN_LOAD(holder->busy_until);
 	bool is_late = now_ns >= end_ns + SOFT_NS || busy_ns > end_ns + SOFT_NS;
 
+	end_ns = grant_end_ns(turn, grant, length_ns, wish_ns);
 	if (now_ns < end_ns + GRACE_NS) {
 		*ret_answer =
 			turn_wait_for(least_of(end_ns + GRACE_NS - now_ns, poll_ns(turn, grant)));
@@ -113,10 +116,11 @@ static bool take_when_quiet(struct turn *turn, const struct grant *grant, uint64
 	return take(turn, grant, grant->begin_ns, grant->holder, now_ns, ret_answer);
 }
 
+/* A gang that was given the word for its date is idle until then. */
 bool turn_waiter_ask(struct turn *turn, const struct grant *grant, uint64_t now_ns,
 		     struct turn_answer *ret_answer)
 {
-	uint64_t present = TURN_SEE(turn->file.file->header.present), idle_since;
+	uint64_t present = TURN_SEE(turn->file.file->header.present), idle_since, idle_ns;
 
 	if (grant->holder == NOBODY)
 		return take(turn, grant, grant->begin_ns, NOBODY, now_ns, ret_answer);
@@ -129,8 +133,13 @@ bool turn_waiter_ask(struct turn *turn, const struct grant *grant, uint64_t now_
 		grant_share(turn, grant, now_ns);
 		return false;
 	}
-	if (idle_since && idle_since <= now_ns && now_ns - idle_since < IDLE_NS) {
-		*ret_answer = turn_wait_for(IDLE_NS - (now_ns - idle_since));
+	if (idle_since && grant_wish_ns(turn, grant->holder, now_ns)) {
+		*ret_answer = turn_wait_for(POLL_NEXT_NS);
+		return true;
+	}
+	idle_ns = TURN_LOAD(turn_slice_at(turn, grant->holder)->least_ns) ? GANG_IDLE_NS : IDLE_NS;
+	if (idle_since && idle_since <= now_ns && now_ns - idle_since < idle_ns) {
+		*ret_answer = turn_wait_for(idle_ns - (now_ns - idle_since));
 		return true;
 	}
 	if (idle_since)

@@ -13,14 +13,15 @@ usage: tests/gpu/gang.sh [OPTION...] BUILD [KIND...]
   --quotas "P..."   default "30 50 80"; a pair P:Q gives the GPUs unlike quotas in turn; none: in a slice without limits
   --pin             eight processors for each rank: its host's speed then varies less from run to run
   --apart           a slice for each rank, joined by a name
-  --beside          two jobs at once, at 30 and 60
+  --beside          two jobs at once, at 30 and 60, that take turns; and the same without turns
+  --next-to "US.."  a job at 30, on whose first GPU a slice of 60 always has kernels of that length queued; likewise
   --sweep "PHASE.." one run, through phases of so many seconds each: a quota, none, or pause:MS (gang.py); with
                     VGPU_TRACE set, the last decisions of each phase are in $GANG_TRACES/KIND.PHASE
 KIND is ddp, tp, graph, pipeline, fsdp, single or late.
 TEXT
 }
 
-limit=90 seconds=6 turns=1 quotas='30 50 80' apart=no beside=no pin=no sweep=
+limit=90 seconds=6 turns=1 quotas='30 50 80' apart=no beside=no next_to='' pin=no sweep=
 while [ $# -gt 0 ]; do
     case $1 in
     --seconds) seconds=$2; shift ;;
@@ -29,6 +30,7 @@ while [ $# -gt 0 ]; do
     --apart) apart=yes ;;
     --pin) pin=yes ;;
     --beside) beside=yes ;;
+    --next-to) next_to=$2; shift ;;
     --sweep) sweep=$2; shift ;;
     --help) usage; exit 0 ;;
     -*) usage >&2; exit 2 ;;
@@ -50,6 +52,8 @@ export VGPU_STATE="$scratch/state" VGPU_LIBRARY="$build/libvgpu.so"
 # Multicast is NCCL's NVLS.
 export NCCL_NVLS_ENABLE=0 MASTER_ADDR=127.0.0.1
 
+pinned=0 # the first processor of a job
+
 # job PORT OUTPUT KIND COMMAND…: starts all ranks by the command, with %r in it for the rank; their pids are in $ranks.
 job() {
     port=$1 output=$2 kind=$3
@@ -60,7 +64,7 @@ job() {
     ranks=
     while [ "$rank" -lt "$world" ]; do
         command=$(echo "$*" | sed "s/%r/$rank/g")
-        [ "$pin" = no ] || command="taskset -c $((8 * rank))-$((8 * rank + 7)) $command"
+        [ "$pin" = no ] || command="taskset -c $((pinned + 8 * rank))-$((pinned + 8 * rank + 7)) $command"
         # shellcheck disable=SC2086 # words
         MASTER_PORT=$port RANK=$rank WORLD_SIZE=$world timeout -s ABRT "$limit" $command python3 -X faulthandler "$here/gang.py" "$kind" "$seconds" >"$output.out.$rank" 2>"$output.err.$rank" &
         ranks="$ranks $!"
@@ -132,6 +136,39 @@ say() {
     }'
 }
 
+# two_jobs MODE: at once.
+two_jobs() {
+    job 29800 "$scratch/one" "$kind" "$build/vgpu run --name one --cores 30 --"
+    pinned=$((8 * gpus))
+    job 29900 "$scratch/other" "$kind" "$build/vgpu run --name other --cores 60 --"
+    pinned=0
+    wait
+    say "$kind" "30 $1" "$scratch/one" "$bare" -
+    say "$kind" "60 $1" "$scratch/other" "$bare" -
+}
+
+# next_to MODE US: a job, and another slice's kernels. The job starts within 15 s, and then runs for $seconds.
+next_to() {
+    job 29800 "$scratch/one" "$kind" "$build/vgpu run --name one --cores 30 --"
+    CUDA_VISIBLE_DEVICES=0 "$build/vgpu" run --name other --memory 4G --cores 60 --gpus 0 -- "$build/bench/shares" "$calibrated" \
+        --seconds=$((seconds + 15)) --kernel="$2" --live >"$scratch/other" 2>&1 &
+    other=$!
+    # shellcheck disable=SC2086 # words
+    wait $ranks
+    kill "$other" 2>/dev/null || :
+    wait "$other" 2>/dev/null || :
+    say "$kind" "30 $1" "$scratch/one" "$bare" -
+    echo "    next to kernels of $2 us at 60, which got in each second:" "$(tr '\n' ' ' <"$scratch/other")"
+}
+
+with_turns() {
+    case $1 in turns) unset VGPU_TURNS ;; *) export VGPU_TURNS=/nonexistent ;; esac
+}
+
+calibrated=''
+[ -z "$next_to" ] ||
+    calibrated=$(CUDA_VISIBLE_DEVICES=0 "$build/bench/shares" --calibrate | sed -n 's/^iters_per_us=/--iters-per-us=/p')
+
 [ $# -gt 0 ] || set -- ddp tp graph pipeline fsdp single late
 # turn KIND
 turn() {
@@ -139,14 +176,13 @@ turn() {
     run "$scratch/bare" "$kind" env
     bare=$(rate "$scratch/bare")
     say "$kind" bare "$scratch/bare" "$bare" "$(busy)"
-    if [ "$beside" = yes ]; then
-        job 29800 "$scratch/one" "$kind" "$build/vgpu run --name one --cores 30 --"
-        job 29900 "$scratch/other" "$kind" "$build/vgpu run --name other --cores 60 --"
-        wait
-        say "$kind" '30of2' "$scratch/one" "$bare" -
-        say "$kind" '60of2' "$scratch/other" "$bare" -
-        return
-    fi
+    for mode in turns without; do
+        with_turns $mode
+        for length in $next_to; do next_to "$mode" "$length"; done
+        [ "$beside" = no ] || two_jobs "$mode"
+    done
+    unset VGPU_TURNS
+    [ "$beside$next_to" = no ] || return 0
     for quota in $quotas; do
         case $quota,$apart in
         *,yes) run "$scratch/limited" "$kind" "$build/vgpu run --name rank%r-$quota --gang job --cores $quota --" ;;

@@ -10,6 +10,7 @@
  *
  *     over     the holder's turn has lasted for its length. A slice that is neither dead nor
  *              stopped submits once before that: SOFT_NS are long enough.
+ *     wish     a gang's: it is next although it is idle, until the wish is void.
  *     begun    the time has come that the giver told; at the latest SOFT_NS after the turn before
  *              was over. Before that, a process of the slice sleeps.
  *
@@ -37,6 +38,9 @@
 #ifndef STOPS
 #define STOPS 0
 #endif
+#ifndef GANG
+#define GANG SLICES /* the slice that is a gang's, and has wishes; or none is */
+#endif
 
 #define NO_COMPARE      1 /* passes the word on by a store, whatever it is by now */
 #define NO_SECOND_LOOK  2 /* marks its turn as not shared, and does not look again */
@@ -49,6 +53,7 @@
 #define NO_SHARE        9 /* leaves the holder in the belief that it is alone */
 #define NO_COUNT       10 /* has no count in the word: a value that it had before is taken for it */
 #define WORD_ONCE      11 /* reads the word once, and submits for as long as it likes */
+#define NO_VOID        12 /* heeds a wish for ever */
 #ifndef BREAK
 #define BREAK 0
 #endif
@@ -73,6 +78,7 @@ bool changed[SLICES]; /* since the slice has seen it */
 bool present[SLICES];
 bool idle[SLICES];
 bool rung[SLICES]; /* the bell, since the slice has read it */
+bool wish;         /* the gang has one that is not void */
 
 /* The kernel's, the device's and the clock's. */
 bool alive[SLICES];
@@ -94,7 +100,8 @@ byte deaths, stops;
 	:: true \
 	fi
 
-#define wants(slice) (present[slice] && !idle[slice] && alive[slice])
+#define wishes(slice) (slice == GANG && wish)
+#define wants(slice) (present[slice] && (!idle[slice] || wishes(slice)) && alive[slice])
 
 /* Whether the slices other than `than` want the GPU, or are present. */
 #if SLICES > 2
@@ -216,6 +223,7 @@ submit:
 		assert(me == 1 || !work[1] || excused[me] || excused[1]);
 #endif
 		work[me] = true;
+		wish = wish && me != GANG;
 		seen = seen || holder == me;
 		asked[me] = false
 	}
@@ -262,6 +270,7 @@ rested:
 	if
 	:: goto again
 	:: goto away
+	:: me == GANG -> goto shut
 	fi;
 
 unshare: /* grant_unshare() */
@@ -308,8 +317,8 @@ waiter: /* turn_waiter_ask() */
 		if
 		:: h == NOBODY -> goto use_up
 		:: h != NOBODY && !broken(NO_TAKE) && (!present[h] || !alive[h]) -> goto use_up
-		:: h != NOBODY && !broken(NO_TAKE) && present[h] && alive[h] && s && idle[h] ->
-			goto use_up
+		:: h != NOBODY && !broken(NO_TAKE) && present[h] && alive[h] && s && idle[h] &&
+			!wishes(h) -> goto use_up
 		:: h != NOBODY && present[h] && alive[h] && !s && !broken(NO_SHARE) -> goto share
 		:: h != NOBODY && present[h] && alive[h] && s && !idle[h] && over && may_time_out &&
 			!broken(NO_TAKE) && !broken(NO_OVERDUE) -> goto use_up
@@ -353,6 +362,10 @@ share: /* grant_share() */
 
 sleep_until_begin: /* time ends this sleep, or the bell does */
 	atomic { begun || changed[me] -> asked[me] = false; goto ask }
+
+shut: /* turn_wish(); the date ends this sleep */
+	atomic { step(); wish = true }
+	atomic { step(); present[me] = true; goto again }
 
 away: /* it wants nothing; after a second, it is not present */
 	atomic { step(); present[me] = false }
@@ -419,6 +432,15 @@ end:
 	od
 }
 
+/* The clock, for wishes. */
+proctype voids()
+{
+end:
+	do
+	:: atomic { wish && !broken(NO_VOID) -> wish = false }
+	od
+}
+
 init
 {
 	atomic {
@@ -434,6 +456,9 @@ init
 		run slice(0);
 		run slice(1);
 		run device();
+#if GANG < SLICES
+		run voids();
+#endif
 		run clock()
 	}
 }

@@ -14,6 +14,10 @@ holds 'the same where one may stop' asserts -DSTOPS=1
 holds 'no grant and no wish is lost while all live' sleepers
 holds 'a slice gets its turns, whether the other lives, has died or has stopped' \
     cycles -DSTOPS=1
+holds 'the same of a gang and a slice: two never work at once' asserts -DGANG=1
+holds 'no grant and no wish of a gang is lost' sleepers -DGANG=1
+holds 'a slice gets its turns, whatever became of the gang' cycles -DGANG=1 -DSTOPS=1
+holds 'a gang gets its turns, whatever became of the slice' cycles -DGANG=0 -DSTOPS=1
 
 breaks 'a hand-over by a store' 'assertion violated' asserts -DBREAK=NO_COMPARE
 breaks 'a word without a count' 'assertion violated' asserts -DBREAK=NO_COUNT
@@ -29,4 +33,6 @@ breaks 'a wish of which the holder hears nothing' 'non-progress cycle' cycles -D
 breaks 'a word that nobody takes' 'non-progress cycle' cycles -DBREAK=NO_TAKE
 breaks 'a word that nobody takes from the stopped' 'non-progress cycle' \
     cycles -DBREAK=NO_OVERDUE -DDEATHS=0 -DSTOPS=1
+breaks 'wishes that are never void' 'non-progress cycle' \
+    cycles -DGANG=1 -DBREAK=NO_VOID -DDEATHS=0 -DSTOPS=1
 exit "$failed"

@@ -28,7 +28,7 @@ set(pace_in_virtual_time
   turn_programs
   sync)
 
-set(pace_concerns bucket costs gang gang_programs gate group holder spans backlog ${pace_in_virtual_time})
+set(pace_concerns paid bucket costs gang gang_programs gate group holder spans backlog ${pace_in_virtual_time})
 
 foreach(concern ${pace_concerns})
   vgpu_unit_test(pace_${concern} pace)
@@ -56,6 +56,11 @@ endforeach()
 if(TARGET unit_pace_bucket)
   target_link_options(unit_pace_bucket PRIVATE LINKER:--wrap=clock_steady_ns)
 endif()
-if(TEST unit.pace_programs) # the longest
-  set_tests_properties(unit.pace_programs PROPERTIES COST 15)
-endif()
+
+# Figures over minutes of virtual time, which take the longest. Other tests run the same code, so
+# `make check` leaves these out under sanitizers.
+foreach(concern by_turn peers peer_programs programs gang_programs turn_programs)
+  if(TEST unit.pace_${concern})
+    set_tests_properties(unit.pace_${concern} PROPERTIES LABELS "unit;figures" COST 15)
+  endif()
+endforeach()

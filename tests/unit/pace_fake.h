@@ -476,6 +476,11 @@ static bool is_leased_for(const struct pace_work *work)
 	return pace_lease(work->context, work->stream, work->per_thread, &work->what);
 }
 
+UNUSED static struct kernel kernel_on(int device, uint64_t ns)
+{
+	return (struct kernel){.function = 7 + (unsigned)device, .ns = ns, .device = device};
+}
+
 /* Launches a kernel as a hook does. Returns what the gate returns. */
 static int launch(const struct kernel *kernel)
 {

@@ -237,3 +237,45 @@ UNIT_TEST(test_without_a_quota)
 	assert_int_equal(own->owner, 0);
 	end_turns();
 }
+
+static void launch_on(int device, uint64_t ns)
+{
+	const struct kernel kernel = kernel_on(device, ns);
+
+	assert_int_equal(launch(&kernel), 0);
+}
+
+/* A process that is in no gang any more may never launch to this device again. It wants no more
+ * turns on it. */
+static void leaves_its_gang(bool in_flight)
+{
+	struct turn *turn;
+
+	pace_set_turns(here.dir, "");
+	pace_set_gang(PACE_GANG_YES);
+	joined(30);
+	snprintf(turns_path, sizeof(turns_path), "%s/%s", here.dir, hami->uuids[0]);
+	launch_on(0, NS_PER_US);
+	launch_on(1, NS_PER_US);
+	rival_comes();
+	turn_ask(&rival, time_ns);
+	rival_rests();
+	launch_on(0, 5 * MS);
+	turn = turns_of(cores_meter_at(0), 0);
+	assert_int_not_equal(turn->closing_ns, 0);
+	assert_false(turn->is_idle);
+	if (!in_flight)
+		pass(5 * MS);
+	pace_set_gang(PACE_GANG_NO);
+	launch_on(1, NS_PER_US);
+	assert_int_equal(turn->closing_ns, 0);
+	assert_true(turn->is_idle);
+	pace_set_gang(PACE_GANG_FOUND);
+	end_turns();
+}
+
+UNIT_TEST(test_leaves_its_gang)
+{
+	leaves_its_gang(false);
+	leaves_its_gang(true);
+}

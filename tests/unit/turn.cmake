@@ -1,4 +1,4 @@
 # The tests of src/turn/, most of them in virtual time.
-foreach(concern file holder offer rules shares waiter)
+foreach(concern file gang holder offer rules shares waiter)
   vgpu_unit_test(turn_${concern} turn)
 endforeach()

@@ -1,0 +1,189 @@
+#include "gang_turn.h"
+
+#include "clock.h"
+#include "constants.h"
+#include "cores.h"
+#include "gang_table.h"
+#include "gang_time.h"
+#include "relaxed.h"
+#include "trace.h"
+#include "turns.h"
+
+#define ALL_PERCENT 100
+
+/* Whether the gang goes without turns for a while, as they were not worth it. */
+static bool is_turnless(const struct gang *gang)
+{
+	uint64_t until_ns = RELAXED_LOAD(gang->table->turnless_until);
+
+	return until_ns && until_ns - clock_steady_ns() <= GANG_TURNLESS_NS;
+}
+
+/* The process's part in the turns of the device; NULL: there are none for the gang. */
+static struct turn *file_of(const struct meter *meter, const struct gang *gang, int device)
+{
+	return gang && gang->kind == GANG_OF_SLICE ? turns_of(meter, device) : NULL;
+}
+
+struct turn *gang_turn_of(const struct meter *meter, const struct gang *gang, int device)
+{
+	struct turn *turn = file_of(meter, gang, device);
+
+	if (!turn || !is_turnless(gang))
+		return turn;
+	if (!RELAXED_LOAD(turn->is_idle)) /* others have the device for themselves */
+		turn_wish(turn, 0, false, clock_steady_ns());
+	return NULL;
+}
+
+/* -- whether turns are worth it --------------------------------------------------------------- */
+
+static void begin_use(const struct gang *gang, struct gang_member *self, uint64_t now_ns)
+{
+	RELAXED_STORE(self->turn_from_ns, now_ns);
+	RELAXED_STORE(self->turn_paid_ns, gang_paid_ns(gang, self));
+}
+
+/* At the cut: the device has paid for all of its work. */
+static void end_use(const struct gang *gang, struct gang_member *self, uint64_t now_ns)
+{
+	uint64_t from_ns = RELAXED_LOAD(self->turn_from_ns);
+	uint64_t all_ns = RELAXED_LOAD(self->turn_ns) + since(now_ns, from_ns);
+	int64_t used_ns = RELAXED_LOAD(self->turn_used_ns) + gang_paid_ns(gang, self) -
+			  RELAXED_LOAD(self->turn_paid_ns);
+	uint32_t count = RELAXED_LOAD(self->turn_count) + 1;
+
+	RELAXED_STORE(self->turn_from_ns, 0);
+	if (!from_ns || RELAXED_LOAD(self->turn_in) != RELAXED_LOAD(gang->words->opened_at))
+		return; /* the device was the gang's alone since */
+	if (count == GANG_TURN_USES &&
+	    used_ns * ALL_PERCENT < (int64_t)all_ns * GANG_TURN_USE_PCT) {
+		trace_write(TRACE_GANG_TURNLESS, (int)self->device, used_ns, (int64_t)all_ns);
+		RELAXED_STORE(gang->table->turnless_until, now_ns + GANG_TURNLESS_NS);
+	}
+	if (count == GANG_TURN_USES)
+		all_ns = 0, used_ns = 0, count = 0;
+	RELAXED_STORE(self->turn_ns, all_ns);
+	RELAXED_STORE(self->turn_used_ns, used_ns);
+	RELAXED_STORE(self->turn_count, count);
+}
+
+/* -- asking ----------------------------------------------------------------------------------- */
+
+bool gang_turn_goes_on(const struct turn *turn, const struct gang *gang,
+		       const struct gang_member *self, uint64_t now_ns)
+{
+	return turn_has_word(turn) && !RELAXED_LOAD(turn->is_idle) &&
+	       RELAXED_LOAD(self->turn_in) == RELAXED_LOAD(gang->words->opened_at) &&
+	       since(now_ns, RELAXED_LOAD(self->turn_asked)) < GANG_TURN_EACH_NS;
+}
+
+/* The gang is open. A turn that the device had since it opened is over as soon as another slice has
+ * the word; one that does not begin, GANG_TURN_LATE_NS later. */
+static uint64_t ask_open(struct turn *turn, const struct gang *gang, struct gang_member *self,
+			 struct gang_sight *sight, uint64_t now_ns)
+{
+	uint64_t opened_ns = RELAXED_LOAD(gang->words->opened_at);
+	struct turn_answer answer = turn_ask(turn, now_ns);
+	bool had = RELAXED_LOAD(self->turn_in) == opened_ns;
+
+	if (answer.kind != TURN_WAIT) {
+		if (!had) {
+			trace_write(TRACE_GANG_TURN, (int)self->device,
+				    (int64_t)since(now_ns, opened_ns), 0);
+			if (answer.kind == TURN_MINE)
+				begin_use(gang, self, now_ns);
+		}
+		RELAXED_STORE(self->turn_in, opened_ns);
+		RELAXED_STORE(self->turn_asked, now_ns);
+		RELAXED_STORE(self->asked_ns, 0);
+		return 0;
+	}
+	if (RELAXED_LOAD(self->asked_ns) < opened_ns) /* it asks for the first time */
+		RELAXED_STORE(self->asked_ns, now_ns);
+	sight->is_over = !turn_has_word(turn) &&
+			 (had || since(now_ns, RELAXED_LOAD(self->asked_ns)) >= GANG_TURN_LATE_NS);
+	if (sight->is_over) {
+		trace_write(TRACE_GANG_TURN_OVER, (int)self->device,
+			    (int64_t)since(now_ns, opened_ns), had);
+		RELAXED_STORE(self->asked_ns, 0);
+		turn_give_way(turn, now_ns);
+	}
+	return answer.wait_ns < GANG_TURN_POLL_NS ? answer.wait_ns : GANG_TURN_POLL_NS;
+}
+
+/* The gang is closing or shut since shut_at, and the member has no work in flight: notes when its
+ * device could be the slice's. That time comes sooner if others become idle. It comes later only if
+ * the word is the slice's already, and so shows when the device will be free. */
+static void note_date(const struct turn *turn, const struct gang *gang, struct gang_member *self,
+		      uint64_t shut_at, uint64_t date_ns, uint64_t now_ns)
+{
+	bool is_first = RELAXED_LOAD(self->dated_for) != shut_at;
+
+	if (!is_first && !turn_has_word(turn) && date_ns >= RELAXED_LOAD(self->date_ns))
+		return;
+	if (is_first) {
+		end_use(gang, self, now_ns);
+		trace_write(TRACE_GANG_DATE, (int)self->device, (int64_t)since(date_ns, now_ns),
+			    turn_has_word(turn));
+	}
+	RELAXED_STORE(self->asked_ns, 0);
+	RELAXED_STORE(self->dated_for, shut_at);
+	RELAXED_STORE(self->date_ns, date_ns);
+}
+
+uint64_t gang_turn_ask(struct turn *turn, const struct meter *meter, const struct gang *gang,
+		       struct gang_member *self, struct gang_sight *sight, uint64_t now_ns)
+{
+	uint64_t shut_at = RELAXED_LOAD(gang->words->shut_at),
+		 closing_ns = RELAXED_LOAD(gang->words->closing_ns);
+
+	if (closing_ns < GANG_TURN_CLOSING_NS)
+		closing_ns = GANG_TURN_CLOSING_NS;
+	turns_set(meter, turn, ALL_PERCENT, closing_ns); /* the gang's buckets enforce the limit */
+	if (!shut_at)
+		return ask_open(turn, gang, self, sight, now_ns);
+	if (sight->in_flight)
+		return 0;
+	note_date(turn, gang, self, shut_at, turn_date(turn, now_ns), now_ns);
+	if (RELAXED_LOAD(self->date_ns) > now_ns + sight->ready_ns)
+		sight->ready_ns = RELAXED_LOAD(self->date_ns) - now_ns;
+	return 0;
+}
+
+void gang_turn_wish(struct turn *turn, const struct gang *gang, const struct gang_member *self,
+		    bool waits, uint64_t now_ns)
+{
+	uint64_t date_ns = gang_date_ns(gang, now_ns);
+
+	if (gang_is_open(gang) || !RELAXED_LOAD(gang->words->cut) || date_ns <= now_ns)
+		return;
+	turn_wish(turn, date_ns, waits && RELAXED_LOAD(self->date_ns) == date_ns, now_ns);
+}
+
+void gang_turn_leave(const struct meter *meter, const struct gang *gang, int device,
+		     uint64_t now_ns)
+{
+	struct turn *turn = file_of(meter, gang, device);
+
+	if (!turn)
+		return;
+	turn_set_gang(turn, 0);
+	turn_give_way(turn, now_ns);
+}
+
+void gang_turn_is_busy(struct turn *turn, uint64_t ahead_ns, uint64_t now_ns)
+{
+	if (gang_turn_is_due(turn) && turn_has_word(turn))
+		turn_submitted(turn, now_ns + ahead_ns, now_ns);
+}
+
+void gang_turn_is_idle(struct turn *turn, uint64_t ended_ns, bool waited, uint64_t now_ns)
+{
+	if (!gang_turn_is_due(turn))
+		return;
+	if (waited)
+		turn_idle(turn, ended_ns, now_ns);
+	else
+		turn_over(turn, ended_ns, now_ns);
+}

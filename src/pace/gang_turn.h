@@ -1,0 +1,48 @@
+/*
+ * Inside pace/: the turns of a gang's member on its device (src/turn/). While other slices use any
+ * device of the gang, the gang launches only in turns that begin on all of its devices at the same
+ * time. docs/design/gang_turns.md says how the gang finds that time, and when it takes no turns.
+ *
+ * Only the slice's own gang takes turns. Two slices of a gang of several slices may use one device,
+ * and their kernels may wait for each other.
+ */
+#pragma once
+
+#include "gang.h"
+#include "meter.h"
+#include "turn.h"
+
+/* The device's turn; NULL: the member takes none. */
+struct turn *gang_turn_of(const struct meter *meter, const struct gang *gang, int device);
+
+/* Whether a launch has to ask, because another slice is present, or was. */
+static inline bool gang_turn_is_due(const struct turn *turn)
+{
+	return turn && !turn_is_alone(turn);
+}
+
+/* Whether the device's turn has begun since the gang opened, and it is too early to look whether
+ * the turn is over. */
+bool gang_turn_goes_on(const struct turn *turn, const struct gang *gang,
+		       const struct gang_member *self, uint64_t now_ns);
+
+/* Before gang_ask, for each member of the process. It fills in when the device could be the
+ * slice's, and whether its turn is over. Returns for how long a launch has to wait for the turn if
+ * the gang is open; 0: it has the turn. now_ns: clock_steady_ns(), here as below. */
+uint64_t gang_turn_ask(struct turn *turn, const struct meter *meter, const struct gang *gang,
+		       struct gang_member *self, struct gang_sight *sight, uint64_t now_ns);
+
+/* After gang_ask. It does nothing before the cut. waits: a thread waits to launch for the member.
+ */
+void gang_turn_wish(struct turn *turn, const struct gang *gang, const struct gang_member *self,
+		    bool waits, uint64_t now_ns);
+
+/* The member has work in flight for about ahead_ns; or has had none since ended_ns. waited: its
+ * host has waited for that, and submits nothing now. */
+void gang_turn_is_busy(struct turn *turn, uint64_t ahead_ns, uint64_t now_ns);
+void gang_turn_is_idle(struct turn *turn, uint64_t ended_ns, bool waited, uint64_t now_ns);
+
+/* The member leaves its gang. Its process takes turns by itself from now on, and wants none until
+ * it asks. */
+void gang_turn_leave(const struct meter *meter, const struct gang *gang, int device,
+		     uint64_t now_ns);
