@@ -55,9 +55,13 @@ static uint64_t length_in(const char *text, const char *uuid)
 {
 	size_t len = strlen(uuid);
 
-	for (const char *line = text; line; line = strchr(line, '\n'), line += line != NULL)
+	for (const char *line = text; line;) {
+		const char *end = strchr(line, '\n');
+
 		if (strncmp(line, uuid, len) == 0 && line[len] == ' ')
 			return strtoull(line + len, NULL, 10);
+		line = end ? end + 1 : NULL;
+	}
 	return 0;
 }
 
