@@ -33,7 +33,7 @@
 #define SHARED "shared"
 
 #define PATIENCE_NS (10 * NS_PER_S)
-#define RETRY_NS    (10 * NS_PER_MS)
+#define RETRY_NS    (1 * NS_PER_MS)
 
 #define SHARED_MODE 01777 /* users in a container are many, and remove no files of each other */
 

@@ -176,7 +176,7 @@ cat >"$root/podman" <<SCRIPT
 "$VGPU" run --memory 1G sh -c 'cp "\$CUDA_DEVICE_MEMORY_SHARED_CACHE" "$containers/run/late/shared/region"'
 CUDA_DEVICE_MEMORY_SHARED_CACHE=$containers/run/late/shared/region "$MEMBER" "$root/late" &
 echo \$! >"$root/late.pid"
-until [ -e "$root/late" ]; do sleep 0.02; done
+until [ -e "$root/late" ]; do sleep 0.05; done
 SCRIPT
 "$VGPU" run --container --name late --memory 1G "$root/podman" run IMAGE >"$out" 2>"$err"
 same 'the status' 0 "$?"

@@ -14,7 +14,7 @@ same 'what is left' '' "$(slices)"
 # Killed, with a command that ends by itself: the next run removes what is left.
 start killed --unlimited --name killed --gpus 0 sh -c 'echo $$ >"$0"; exec sleep 1000' "$root/sleeper"
 wait_for "$root/sleeper"
-until [ -s "$root/sleeper" ]; do sleep 0.01; done
+until [ -s "$root/sleeper" ]; do sleep 0.05; done
 kill -9 "$pid"
 wait_gone "$pid"
 kill -9 "$(cat "$root/sleeper")"
@@ -45,7 +45,7 @@ same 'what is left' '' "$(slices)"
 # Who gives no name does not join one that has been left, either.
 cat >"$root/taken" <<'EOF'
 "$VGPU" run --unlimited --name "run-$$" sh -c 'echo $$ >"$0"; exec "$1" "$2"' "$1.pid" "$MEMBER" "$1" &
-until [ -e "$1" ]; do sleep 0.02; done
+until [ -e "$1" ]; do sleep 0.05; done
 kill -9 "$!"
 wait
 echo "$$"
@@ -62,7 +62,7 @@ same 'what is left' '' "$(slices)"
 
 # A process that stays behind when the command ends well.
 expect 0 --unlimited --name behind sh -c '"$0" "$1" >/dev/null 2>&1 & echo $!
-    until [ -e "$1" ]; do sleep 0.02; done' "$MEMBER" "$root/behind"
+    until [ -e "$1" ]; do sleep 0.05; done' "$MEMBER" "$root/behind"
 behind=$(cat "$out")
 started="$started $behind"
 same 'with one left behind' behind "$(slices)"

@@ -64,7 +64,7 @@ says warn mig 'GPU 1 is in MIG mode, and has no instance'
 cp "$(command -v sleep)" "$root/nvidia-cuda-mps-control"
 "$root/nvidia-cuda-mps-control" 1000 &
 started="$started $!"
-until grep -q '^nvidia-cuda-mps$' "/proc/$!/comm"; do sleep 0.02; done
+until grep -q '^nvidia-cuda-mps$' "/proc/$!/comm"; do sleep 0.05; done
 mkdir "$root/pipes"
 with CUDA_MPS_PIPE_DIRECTORY="$root/pipes"
 says note mps "its pipes are not in $root/pipes"

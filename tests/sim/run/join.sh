@@ -7,7 +7,7 @@ hold() {
     name=$1
     shift
     start "$name" --name "$name" "$@" sh -c \
-        'touch "$0.ready"; until [ -e "$0.end" ]; do sleep 0.02; done' "$root/$name"
+        'touch "$0.ready"; until [ -e "$0.end" ]; do sleep 0.1; done' "$root/$name"
     wait_for "$root/$name.ready"
 }
 
@@ -38,7 +38,7 @@ refuse 125 "$has" --name x --gang no true
 # One more than one: the slice is there until the last has ended.
 hold_again() {
     start again --name x sh -c \
-        'touch "$0.ready"; until [ -e "$0.end" ]; do sleep 0.02; done; ls "$VGPU_POLICY"' \
+        'touch "$0.ready"; until [ -e "$0.end" ]; do sleep 0.1; done; ls "$VGPU_POLICY"' \
         "$root/again"
     wait_for "$root/again.ready"
 }
@@ -112,8 +112,8 @@ touch "$root/z.end"
 wait "$pid"
 cat >"$root/taken" <<'EOF'
 "$VGPU" run --unlimited --name "run-$$" sh -c \
-    'touch "$0.ready"; until [ -e "$0.end" ]; do sleep 0.02; done' "$1" &
-until [ -e "$1.ready" ]; do sleep 0.02; done
+    'touch "$0.ready"; until [ -e "$0.end" ]; do sleep 0.1; done' "$1" &
+until [ -e "$1.ready" ]; do sleep 0.1; done
 echo "$$"
 exec "$VGPU" run --unlimited sh -c 'echo "$VGPU_POLICY"; touch "$0.end"' "$1"
 EOF

@@ -4,6 +4,10 @@
 # shellcheck disable=SC2034 # the tests use what is set here
 set -u
 
+# Debian's python3 comes first: ./dev installs modules for it, and another one in PATH may be a wrapper that takes half a second.
+PATH=/usr/bin:$PATH
+export PATH
+
 uuid0=GPU-51300000-0000-4000-8000-000000000000
 uuid1=GPU-51300000-0000-4000-8000-000000000001
 
@@ -74,7 +78,7 @@ wait_for() {
     until [ -e "$1" ]; do
         tries=$((tries + 1))
         [ "$tries" -lt 5000 ] || fail "$1 does not come"
-        sleep 0.02
+        sleep 0.05
     done
 }
 
@@ -84,7 +88,7 @@ wait_gone() {
     while grep -qs '^State:.[^Z]' "/proc/$1/status"; do
         tries=$((tries + 1))
         [ "$tries" -lt 5000 ] || fail "process $1 does not end"
-        sleep 0.02
+        sleep 0.05
     done
 }
 
@@ -94,7 +98,7 @@ wait_for_none() {
     until [ -z "$(slices)" ]; do
         tries=$((tries + 1))
         [ "$tries" -lt 5000 ] || fail "there is still $(slices)"
-        sleep 0.02
+        sleep 0.05
     done
 }
 

@@ -28,7 +28,7 @@ hold() {
     name=$1
     shift
     start "$name" --name "$name" "$@" sh -c \
-        'touch "$0.ready"; until [ -e "$0.end" ]; do sleep 0.02; done' "$root/$name"
+        'touch "$0.ready"; until [ -e "$0.end" ]; do sleep 0.1; done' "$root/$name"
     wait_for "$root/$name.ready"
 }
 hold lab --memory 1G
@@ -67,7 +67,7 @@ as_nobody() {
 }
 name=names-$$ # root's state directory is this machine's
 as_nobody --name $name --memory 1G sh -c \
-    'touch "$0/ready"; while [ -e "$0/ready" ] && [ ! -e "$0/end" ]; do sleep 0.02; done' "$root/user" &
+    'touch "$0/ready"; while [ -e "$0/ready" ] && [ ! -e "$0/end" ]; do sleep 0.1; done' "$root/user" &
 started="$started $!"
 wait_for "$root/user/ready"
 same 'a slice of another session' "/tmp/vgpu-$uid/$name/policy" \
@@ -91,7 +91,7 @@ rmdir "/tmp/vgpu-$uid"
 [ ! -e "/run/vgpu/$name" ] || exit 0
 rm -f "$root/ready"
 "$VGPU" run --name $name --memory 1G sh -c \
-    'touch "$0/ready"; while [ -e "$0/ready" ] && [ ! -e "$0/end" ]; do sleep 0.02; done' "$root" &
+    'touch "$0/ready"; while [ -e "$0/ready" ] && [ ! -e "$0/end" ]; do sleep 0.1; done' "$root" &
 started="$started $!"
 wait_for "$root/ready"
 as_nobody --name $name true

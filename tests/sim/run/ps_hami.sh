@@ -103,7 +103,7 @@ if unshare --pid --fork --mount-proc true 2>/dev/null; then
         until VGPU_SIM_FAULTS=nvmlInit_v2=999 ps 0 && ! grep -q '^\[1\].* dying$' "$root/words"; do
             tries=$((tries + 1))
             [ "$tries" -lt 1000 ] || fail "it is still dying: $(cat "$out")"
-            sleep 0.02
+            sleep 0.05
         done
         line '[1] GPU-51300000 4 KiB 0 B 0 B 4 KiB dead, may be held'
         ps 0

@@ -35,13 +35,13 @@ cat >"$root/group" <<'EOF'
 trap 'count=$((count + 1))' USR1
 count=0
 kill -USR1 0
-for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.02; done
+for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.05; done
 echo "$count"
 EOF
 same 'signals to its own group' 1 "$(setsid -w "$VGPU" run --unlimited sh "$root/group")"
 
 # Stopped by others, the command continues when vgpu is told to.
-start stopped --unlimited --name stopped sh -c 'echo $$ >"$0"; while :; do echo >"$1"; sleep 0.02; done' \
+start stopped --unlimited --name stopped sh -c 'echo $$ >"$0"; while :; do echo >"$1"; sleep 0.05; done' \
     "$root/stopped" "$root/alive"
 wait_for "$root/alive"
 command=$(cat "$root/stopped")

@@ -137,7 +137,7 @@ sees() {
     until grep -qx "$1" "$root/seen" 2>/dev/null; do
         tries=$((tries + 1))
         [ "$tries" -lt 1000 ] || fail "the program sees $(cat "$root/seen") and not $1: $(cat "$root/live.err")"
-        sleep 0.02
+        sleep 0.05
     done
 }
 
@@ -152,7 +152,7 @@ moves() {
     until [ "$(launches)" -gt "$before" ]; do
         tries=$((tries + 1))
         [ "$tries" -lt 1000 ] || fail 'the program does not go on'
-        sleep 0.02
+        sleep 0.05
     done
 }
 
@@ -182,7 +182,7 @@ tries=0
 until [ "$("$VGPU" inspect "$state/live/region" | grep -c 'paused$')" -eq 2 ]; do
     tries=$((tries + 1))
     [ "$tries" -lt 500 ] || fail 'who comes later is not paused'
-    sleep 0.02
+    sleep 0.05
 done
 sleep 0.3
 [ ! -e "$root/later" ] || fail 'who comes later launches'

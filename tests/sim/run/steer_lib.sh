@@ -36,6 +36,6 @@ until_it() {
     until "$@"; do
         tries=$((tries + 1))
         [ "$tries" -lt 1000 ] || fail "$what"
-        sleep 0.02
+        sleep 0.05
     done
 }

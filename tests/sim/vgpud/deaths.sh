@@ -12,7 +12,7 @@ goes_on() {
     until [ "$(cut -d ' ' -f 2 "$root/seen")" -gt $((before + 20)) ]; do
         tries=$((tries + 1))
         [ "$tries" -lt 500 ] || fail "$1: it launches no more"
-        sleep 0.02
+        sleep 0.05
     done
 }
 
@@ -23,7 +23,7 @@ steers() {
     until [ "$(cut -d ' ' -f 1 "$root/seen")" = "$1" ]; do
         tries=$((tries + 1))
         [ "$tries" -lt 500 ] || fail "$2: the program sees $(cat "$root/seen")"
-        sleep 0.02
+        sleep 0.05
     done
     timeout 60 "$VGPU" run --name other --gpus 1 --memory 1G true || fail "$2: run"
     mkdir -p "$state/leftover"

@@ -38,7 +38,7 @@ wait_log() {
     until [ "$(grep -c -- "$1" "$log")" -ge "${2:-1}" ]; do
         tries=$((tries + 1))
         [ "$tries" -lt 1500 ] || fail "vgpud does not say \"$1\": $(cat "$log")"
-        sleep 0.02
+        sleep 0.05
     done
 }
 
@@ -69,9 +69,14 @@ client() {
     python3 "$CLIENT" "$port" "$@"
 }
 
-# scrape: the metrics into $out, after their form was checked.
+# scrape: the metrics into $out, and checks their form.
 scrape() {
     same 'the status of /metrics' 200 "$(client get /metrics "$out")"
+    check_form
+}
+
+# check_form: of the metrics in $out.
+check_form() {
     python3 "$FORMAT" <"$out" || fail 'the form'
     if command -v promtool >/dev/null; then
         promtool check metrics <"$out" >"$err" 2>&1 || fail 'promtool'
@@ -84,16 +89,15 @@ sample() {
     awk -v series="$1" 'index($0, series " ") == 1 { print substr($0, length(series) + 2) }' "$out"
 }
 
-# until_sample 'NAME{LABELS}' VALUE: scrapes until it is so.
+# until_sample 'NAME{LABELS}' VALUE: scrapes until it is so. Only the last form is checked, as that takes longest.
 until_sample() {
     tries=0
-    scrape
-    until [ "$(sample "$1")" = "$2" ]; do
+    until client get /metrics "$out" >/dev/null && [ "$(sample "$1")" = "$2" ]; do
         tries=$((tries + 1))
         [ "$tries" -lt 100 ] || fail "$1 is \"$(sample "$1")\" instead of \"$2\": $(cat "$out" "$log")"
         sleep 0.2
-        scrape
     done
+    check_form
 }
 
 # Of the events in the file $events:

@@ -23,11 +23,11 @@ same 'what holds it' 1 "$(sample "vgpu_slice_enforcement_info$(of x '' 'level="p
 same 'one slice' 1 "$(sample 'vgpu_slices{state="running"}')"
 same 'no launch' '' "$(sample "vgpu_slice_last_launch_timestamp_seconds$(of x)")"
 
-# How it was throttled, as its region counts.
-put "$region" "$at_throttled" '\3'
+# How it was throttled, as its region counts. The sample that the test waits for is written last.
 put "$region" "$at_throttled_ns" '\0\312\232\073\0\0\0\0' # a second
 put "$region" "$at_held" '\7'
 put "$region" $((at_shut + 4)) '\5' # refused
+put "$region" "$at_throttled" '\3'
 until_sample "vgpu_slice_throttles_total$(of x "$uuid0")" 3
 same 'for how long' 1 "$(sample "vgpu_slice_throttled_seconds_total$(of x "$uuid0")")"
 same 'held' 7 "$(sample "vgpu_slice_launches_held_total$(of x "$uuid0")")"

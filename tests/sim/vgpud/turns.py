@@ -106,8 +106,8 @@ def weights(words, entry):
 
 
 def entry_of(words, weight):
-    """The entry of the slice that has that weight."""
-    for _ in range(1000):
+    """The entry of the slice that has that weight, when its program has come to this file."""
+    for _ in range(6000):
         for entry in range(64):
             if weights(words, entry)[0] == (weight, weight):
                 return entry

@@ -20,7 +20,7 @@ goes_on() {
     until [ "$(cut -d ' ' -f 2 "$root/$1.seen")" -gt $((launched + 20)) ]; do
         tries=$((tries + 1))
         [ "$tries" -lt 500 ] || fail "$1 launches no more"
-        sleep 0.02
+        sleep 0.05
     done
 }
 

@@ -18,7 +18,7 @@ honest=$state/honest/region
 wait_for "$liar"
 wait_for "$honest"
 until [ "$(od -An -td4 -j $((at_slots + at_status)) -N4 "$liar")" -eq 1 ]; do
-    sleep 0.02
+    sleep 0.05
 done
 put "$liar" $((at_slots + at_status)) '\0' # it seems to have no process, and its weight is checked all the same
 start_vgpud VGPUD_TEST=1
