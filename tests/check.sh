@@ -73,10 +73,14 @@ build() {
     cmake --preset "$1" >/dev/null && cmake --build "build-$1" --parallel "$jobs"
 }
 
-# with_tests PRESET LABEL…
+# run_tests PRESET LABELS
+run_tests() {
+    ctest --test-dir "build-$1" -L "$2" -LE figures --output-on-failure --parallel $((4 * jobs))
+}
+
+# with_tests PRESET LABELS
 with_tests() {
-    preset=$1 labels=$2
-    build "$preset" && ctest --test-dir "build-$preset" -L "$labels" --output-on-failure --parallel $((4 * jobs))
+    build "$1" && run_tests "$@"
 }
 
 # No test of it is run, but that of the names and versions in the library.
@@ -99,8 +103,8 @@ json.dump(list(commands.values()), sys.stdout)' <"$1"
 
 # The files that are not the same with VGPU_FAULTS are looked at with it, too.
 tidy() {
-    once=build-clang/once
-    mkdir -p "$once" && once_each build-clang/compile_commands.json >"$once/compile_commands.json" || return 1
+    once=build-ubsan/once
+    mkdir -p "$once" && once_each build-ubsan/compile_commands.json >"$once/compile_commands.json" || return 1
     sources 'src/*.c' 'demo/*.c' | xargs -n 4 -P "$jobs" clang-tidy -p "$once" --quiet || return 1
     sources 'src/*.c' | xargs grep -l VGPU_FAULTS | xargs clang-tidy -p "$once" --quiet --extra-arg=-DVGPU_FAULTS
 }
@@ -112,7 +116,6 @@ computing_parts() {
     part 'manual pages (mandoc)' manuals
     part "the lock's model (spin)" tests/model/check.sh
     part 'the model of turns (spin)' tests/model/turns.sh
-    part 'clang, warnings are errors' build clang
     part 'lint (clang-tidy)' tidy
     if command -v aarch64-linux-gnu-gcc >/dev/null; then
         part 'aarch64, cross-compiled' aarch64
@@ -125,12 +128,14 @@ if [ "${1:-}" = computing ]; then
     computing_parts
     exit "$failed"
 fi
+# The first build is before all others, as clang-tidy needs its headers and commands.
+part 'clang, warnings are errors' build ubsan
 # timeout makes a group of them, all of which ends when timeout is killed.
 timeout 2h chrt --idle 0 tests/check.sh computing >"$lines" 2>&1 &
 computing=$!
 
-part 'gcc, warnings are errors; sim tests under UBSan' with_tests ubsan sim
-part 'Debian 13: the library built there, most tests by a user, and each library on the other release' \
+part 'sim tests under UBSan' run_tests ubsan sim
+part 'Debian 13: built with warnings as errors, most tests by a user, and each library on the other release' \
     tests/other_debian.sh trixie -R '^(abi|sim\.(doors|run|memory|spaces|devices|nvml|vgpud))'
 part 'unit tests under ThreadSanitizer' with_tests tsan unit
 part 'clang: unit tests under AddressSanitizer and UBSan, and fuzzers, a few seconds each' with_tests fuzz 'unit|fuzz'

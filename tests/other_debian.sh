@@ -71,7 +71,7 @@ else
     demo/build.sh build
     cp build/libvgpu.so "$root/src/vgpu/from-outside.so"
     # shellcheck disable=SC2016 # the inner shell expands it
-    inside './dev test -N "$@"
+    inside 'CFLAGS=-Werror ./dev test -N "$@"
         id -u tester >/dev/null 2>&1 || useradd --create-home tester
         chown -R tester .
         setpriv --reuid=tester --regid=tester --init-groups env HOME=/home/tester ./dev test "$@"
