@@ -84,6 +84,11 @@
  * other devices spin for longer. */
 #define GANG_TURN_LATE_NS (5 * NS_PER_MS)
 
+/* ns in which each member that waits looks whether the gang is open, and says whether it waits for
+ * its turn. Half: a gang launches without one of its turns. Twice: its devices are idle for longer
+ * if one of its hosts no longer waits. */
+#define GANG_TURN_SEEN_NS (GANG_DATE_POLL_NS + 100 * NS_PER_US)
+
 /* ns for which a gang is taken to close at least. Half: the turns of a gang whose kernels are short
  * are too short to be worth the wait for the date. Twice: others wait longer for them. */
 #define GANG_TURN_CLOSING_NS (500 * NS_PER_US)
@@ -94,11 +99,12 @@
 
 /* A gang that has work in flight for less than GANG_TURN_USE_PCT percent of its last GANG_TURN_USES
  * turns takes none for GANG_TURNLESS_NS. Its hosts are slower than its devices, which are idle in
- * part of its turns; without turns, others use them then. Percent half: two such jobs get a third
- * less. Above 95: no gang takes turns, as each closes. Openings half: chance decides. Twice: it is
- * slower to see. ns half: a tenth of the time goes to finding out. Twice: a gang that has become
- * faster waits. */
-#define GANG_TURN_USE_PCT 80
+ * part of its turns; without turns, others use them then. Percent half: data parallel training,
+ * whose devices work for a third of its turns, goes on with them. 80: two jobs of CUDA graphs,
+ * whose devices work for three quarters, get 0.35 of bare each instead of 0.46 (two H200s).
+ * Openings half: chance decides. Twice: it is slower to see. ns half: a tenth of the time goes to
+ * finding out. Twice: a gang that has become faster waits. */
+#define GANG_TURN_USE_PCT 60
 #define GANG_TURN_USES    8
 #define GANG_TURNLESS_NS  (10 * NS_PER_S)
 

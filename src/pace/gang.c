@@ -330,10 +330,29 @@ static uint64_t recovery_ns(const struct gang *gang, const struct gang_sight *si
 }
 
 void gang_note_ready(const struct gang *gang, struct gang_member *self, uint64_t ready_ns,
-		     uint64_t now_ns)
+		     bool for_turn, uint64_t now_ns)
 {
+	uint64_t ready = ready_ns ? (now_ns + ready_ns) & ~VGPU_MEMBER_FOR_TURN : 0;
+
+	if (for_turn)
+		ready = (now_ns + ready_ns) | VGPU_MEMBER_FOR_TURN;
 	if (gang->kind != GANG_OF_DEVICE)
-		RELAXED_STORE(self->entry->ready, ready_ns ? now_ns + ready_ns : 0);
+		RELAXED_STORE(self->entry->ready, ready);
+}
+
+bool gang_waits_for_turn(const struct gang *gang, const struct gang_member *self, uint64_t now_ns)
+{
+	bool just_open = since(now_ns, RELAXED_LOAD(gang->words->opened_at)) < GANG_TURN_SEEN_NS;
+	struct vgpu_region_member *member;
+
+	for (unsigned i = 0; (member = gang_table_next(gang, &i));) {
+		uint64_t ready = RELAXED_LOAD(member->ready);
+
+		if (member != self->entry && ready & VGPU_MEMBER_FOR_TURN &&
+		    (just_open || since(ready, now_ns)) && gang_table_is_taken(gang, member))
+			return true;
+	}
+	return false;
 }
 
 static void count_throttled(const struct gang *gang, uint32_t device, uint64_t ns)
@@ -478,6 +497,8 @@ uint64_t gang_ask(const struct gang *gang, struct gang_member *self, const struc
 		if (RELAXED_CAS(gang->words->shut_at, closing_since, now_ns)) {
 			RELAXED_STORE(gang->words->cut, 0);
 			trace_write(TRACE_GANG_SHUT, device_of(self), sight->level_ns, 0);
+			if (sight->is_over) /* the next turn's date is not known yet */
+				return GANG_POLL_NS;
 		}
 		closing_since = RELAXED_LOAD(gang->words->shut_at);
 		if (!closing_since)
@@ -488,7 +509,7 @@ uint64_t gang_ask(const struct gang *gang, struct gang_member *self, const struc
 		see_closing(self, closing_since, progress, now_ns);
 	else
 		note_progress(self, progress, now_ns);
-	gang_note_ready(gang, self, sight->ready_ns, now_ns);
+	gang_note_ready(gang, self, sight->ready_ns, sight->for_turn, now_ns);
 	wait_ns = ask_not_open(gang, self, sight, others, now_ns);
 	if (gang->kind == GANG_OF_DEVICE)
 		holder_note_wait(self, wait_ns && !sight->in_flight, now_ns);

@@ -103,6 +103,7 @@ struct gang_sight {
 	uint64_t ahead_ns; /* and about how much */
 	bool several;      /* the process has other members: a thread may serve several devices */
 	bool is_over;      /* its device's turn is over: another slice has the next one */
+	bool for_turn;     /* it needs its device's turn */
 };
 
 /* 0: a launch of the member is admitted now. Otherwise the time in ns that it should wait until it
@@ -110,10 +111,13 @@ struct gang_sight {
 uint64_t gang_ask(const struct gang *gang, struct gang_member *self, const struct gang_sight *sight,
 		  uint64_t now_ns);
 
-/* While the gang is shut: publishes when the member will be ready, in ready_ns from now, although
- * no thread waits to launch for it. */
+/* Publishes when the member will be ready, in ready_ns from now; for_turn: a launch of it waits for
+ * its device's turn. gang_ask does so, too. */
 void gang_note_ready(const struct gang *gang, struct gang_member *self, uint64_t ready_ns,
-		     uint64_t now_ns);
+		     bool for_turn, uint64_t now_ns);
+
+/* Whether another member of the open gang waits for its device's turn. */
+bool gang_waits_for_turn(const struct gang *gang, const struct gang_member *self, uint64_t now_ns);
 
 /* The last time that a living member has published, at which the gang opens; now_ns if that has
  * passed. */

@@ -78,23 +78,33 @@ bool gang_turn_goes_on(const struct turn *turn, const struct gang *gang,
 	       since(now_ns, RELAXED_LOAD(self->turn_asked)) < GANG_TURN_EACH_NS;
 }
 
+/* The device has its turn, and so has each device of the gang for which a launch waits. */
+static void begin_turn(const struct gang *gang, struct gang_member *self, enum turn_kind kind,
+		       uint64_t opened_ns, uint64_t now_ns)
+{
+	trace_write(TRACE_GANG_TURN, (int)self->device, (int64_t)since(now_ns, opened_ns), 0);
+	if (kind == TURN_MINE)
+		begin_use(gang, self, now_ns);
+	RELAXED_STORE(self->turn_in, opened_ns);
+}
+
 /* The gang is open. A turn that the device had since it opened is over as soon as another slice has
- * the word; one that does not begin, GANG_TURN_LATE_NS later. */
+ * the word, and one that does not begin, after GANG_TURN_LATE_NS. Until all have begun, no member
+ * launches: its kernels would wait for those of the others. */
 static uint64_t ask_open(struct turn *turn, const struct gang *gang, struct gang_member *self,
 			 struct gang_sight *sight, uint64_t now_ns)
 {
 	uint64_t opened_ns = RELAXED_LOAD(gang->words->opened_at);
 	struct turn_answer answer = turn_ask(turn, now_ns);
-	bool had = RELAXED_LOAD(self->turn_in) == opened_ns;
+	bool waits = answer.kind == TURN_WAIT, had = RELAXED_LOAD(self->turn_in) == opened_ns;
 
-	if (answer.kind != TURN_WAIT) {
-		if (!had) {
-			trace_write(TRACE_GANG_TURN, (int)self->device,
-				    (int64_t)since(now_ns, opened_ns), 0);
-			if (answer.kind == TURN_MINE)
-				begin_use(gang, self, now_ns);
-		}
-		RELAXED_STORE(self->turn_in, opened_ns);
+	if (!had)
+		gang_note_ready(gang, self, waits ? GANG_TURN_LATE_NS : 0, waits, now_ns);
+	if (!waits && !had && !gang_waits_for_turn(gang, self, now_ns)) {
+		begin_turn(gang, self, answer.kind, opened_ns, now_ns);
+		had = true;
+	}
+	if (!waits && had) {
 		RELAXED_STORE(self->turn_asked, now_ns);
 		RELAXED_STORE(self->asked_ns, 0);
 		return 0;
@@ -109,13 +119,14 @@ static uint64_t ask_open(struct turn *turn, const struct gang *gang, struct gang
 		RELAXED_STORE(self->asked_ns, 0);
 		turn_give_way(turn, now_ns);
 	}
-	return answer.wait_ns < GANG_TURN_POLL_NS ? answer.wait_ns : GANG_TURN_POLL_NS;
+	return answer.wait_ns && answer.wait_ns < GANG_TURN_POLL_NS ? answer.wait_ns
+								    : GANG_TURN_POLL_NS;
 }
 
 /* The gang is closing or shut since shut_at, and the member has no work in flight: notes when its
  * device could be the slice's. That time comes sooner if others become idle. It comes later only if
  * the word is the slice's already, and so shows when the device will be free. */
-static void note_date(const struct turn *turn, const struct gang *gang, struct gang_member *self,
+static void note_date(struct turn *turn, const struct gang *gang, struct gang_member *self,
 		      uint64_t shut_at, uint64_t date_ns, uint64_t now_ns)
 {
 	bool is_first = RELAXED_LOAD(self->dated_for) != shut_at;
@@ -124,6 +135,7 @@ static void note_date(const struct turn *turn, const struct gang *gang, struct g
 		return;
 	if (is_first) {
 		end_use(gang, self, now_ns);
+		turn_over(turn, now_ns, now_ns); /* the next one need not wait for the closing */
 		trace_write(TRACE_GANG_DATE, (int)self->device, (int64_t)since(date_ns, now_ns),
 			    turn_has_word(turn));
 	}
@@ -146,6 +158,7 @@ uint64_t gang_turn_ask(struct turn *turn, const struct meter *meter, const struc
 	if (sight->in_flight)
 		return 0;
 	note_date(turn, gang, self, shut_at, turn_date(turn, now_ns), now_ns);
+	sight->for_turn = true;
 	if (RELAXED_LOAD(self->date_ns) > now_ns + sight->ready_ns)
 		sight->ready_ns = RELAXED_LOAD(self->date_ns) - now_ns;
 	return 0;

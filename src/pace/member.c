@@ -241,7 +241,7 @@ static void ready_other(struct meter *meter, struct member *member, uint64_t now
 		sight.ready_ns = bucket_wait_ns(meter->bucket, pct);
 	}
 	gang_turn_ask(turn, meter, gang_of(member), self_of(member), &sight, now_ns);
-	gang_note_ready(gang_of(member), self_of(member), sight.ready_ns, now_ns);
+	gang_note_ready(gang_of(member), self_of(member), sight.ready_ns, false, now_ns);
 	gang_turn_wish(turn, gang_of(member), self_of(member), false, now_ns);
 }
 

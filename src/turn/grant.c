@@ -322,6 +322,13 @@ static uint64_t owed_ns(const struct turn *turn, const struct vgpu_turns_slice *
 	return least_of((uint64_t)less_ns, OWED_MOST_NS) * weight_of(slice) / WEIGHT_MOST;
 }
 
+bool grant_is_between_steps(const struct turn *turn, unsigned slice, uint64_t idle_since,
+			    uint64_t now_ns)
+{
+	return TURN_LOAD(turn_slice_at(turn, slice)->least_ns) &&
+	       !grant_wish_ns(turn, slice, now_ns) && now_ns - idle_since < GANG_IDLE_NS;
+}
+
 static void count_wish(const struct turn *turn, unsigned slice, uint64_t now_ns,
 		       struct others *others)
 {
@@ -353,10 +360,12 @@ struct others grant_others(struct turn *turn, unsigned than, uint64_t now_ns)
 		count_share(slice, &others);
 		others.ahead_ns = least_of(others.ahead_ns, ahead_beside(slice));
 		count_wish(turn, index, now_ns, &others);
+		if (!idle_since || grant_is_between_steps(turn, index, idle_since, now_ns))
+			others.owed_ns =
+				least_of(others.owed_ns + owed_ns(turn, slice), OWED_MOST_NS);
 		if (idle_since)
 			continue;
 		others.want = true;
-		others.owed_ns = least_of(others.owed_ns + owed_ns(turn, slice), OWED_MOST_NS);
 		others.length_ns = least_of(others.length_ns, length_beside(slice));
 	}
 	if (others.length_ns < pressure_ns)

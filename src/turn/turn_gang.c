@@ -34,7 +34,10 @@ static uint64_t holder_until(struct turn *turn, const struct grant *grant, uint6
 	const struct vgpu_turns_slice *holder = turn_slice_at(turn, grant->holder);
 	uint64_t until_ns = most_of(TURN_LOAD(holder->busy_until), grant->begin_ns);
 
-	if (TURN_SEE(holder->idle_since) || !grant->is_shared)
+	uint64_t idle_since = TURN_SEE(holder->idle_since);
+
+	if (!grant->is_shared ||
+	    (idle_since && !grant_is_between_steps(turn, grant->holder, idle_since, now_ns)))
 		return now_ns;
 	if (TURN_LOAD(holder->least_ns))
 		until_ns = grant_end_ns(turn, grant, LENGTH_LEAST_NS, 0);

@@ -191,9 +191,15 @@ struct others {
 	uint64_t ahead_ns;    /* of work in flight while those are present */
 	uint64_t wish_ns;     /* the earliest wish of a gang; 0: there is none */
 	uint64_t wish_until;  /* until when that gang's turn lasts at least */
-	uint64_t owed_ns;     /* after so long, each of those that want the GPU will have had as
-				 much as this slice, if this one has nothing meanwhile */
+	uint64_t owed_ns;     /* after so long, each of those that want the GPU, or are between
+				 steps, will have had as much as this slice, if this one has nothing
+				 meanwhile */
 };
+
+/* Whether a slice that is idle since that time is a gang whose hosts may just wait for a step. Then
+ * it keeps its turn for GANG_IDLE_NS. */
+bool grant_is_between_steps(const struct turn *turn, unsigned slice, uint64_t idle_since,
+			    uint64_t now_ns);
 
 struct others grant_others(struct turn *turn, unsigned than, uint64_t now_ns);
 

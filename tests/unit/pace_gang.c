@@ -250,6 +250,45 @@ UNIT_TEST(test_patience)
 	assert_int_equal(ask_as(0, GANG_SHUT_NS, true), 0);
 }
 
+/* The turn of an open gang is over. The gang opens again at the date of the next one, which is not
+ * known before the member asks again. */
+UNIT_TEST(test_turn_is_over)
+{
+	struct gang_sight sight = sight_of(0, false);
+
+	sight.is_over = true;
+	assert_int_equal(gang_ask(&gangs[0], &ranks[0].self, &sight, now_ns), GANG_POLL_NS);
+	assert_false(gang_is_open(&gangs[0]));
+	sight = (struct gang_sight){.ready_ns = 2 * MS, .for_turn = true};
+	assert_in_range(gang_ask(&gangs[0], &ranks[0].self, &sight, now_ns), 2 * MS, 2 * MS + 1);
+	now_ns += 2 * MS + 1;
+	assert_int_equal(ask_as(0, 0, false), 0);
+	assert_true(gang_is_open(&gangs[0]));
+}
+
+/* Of another member, whether a launch of it waits for its turn: what it said as the gang opened
+ * holds until the member had time to look, and what it said since, until then. */
+UNIT_TEST(test_others_wait_for_turns)
+{
+	const struct gang *gang = &gangs[0];
+	const struct gang_member *self = &ranks[0].self;
+
+	words.group.opened_at = now_ns;
+	gang_note_ready(&gangs[1], &ranks[1].self, 0, true, now_ns);
+	assert_false(gang_waits_for_turn(&gangs[1], &ranks[1].self, now_ns));
+	assert_true(gang_waits_for_turn(gang, self, now_ns));
+	now_ns += GANG_TURN_SEEN_NS;
+	assert_false(gang_waits_for_turn(gang, self, now_ns));
+	gang_note_ready(&gangs[1], &ranks[1].self, MS, true, now_ns);
+	assert_true(gang_waits_for_turn(gang, self, now_ns));
+	assert_false(gang_waits_for_turn(gang, self, now_ns + MS + 1));
+	gang_note_ready(&gangs[1], &ranks[1].self, MS, false, now_ns);
+	assert_false(gang_waits_for_turn(gang, self, now_ns));
+	gang_note_ready(&gangs[1], &ranks[1].self, MS, true, now_ns);
+	dead[1] = true;
+	assert_false(gang_waits_for_turn(gang, self, now_ns));
+}
+
 /* The gang's time is that in which any member has work in flight, once however many have. A device
  * pays for the time in which it has some. */
 UNIT_TEST(test_time)

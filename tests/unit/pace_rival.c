@@ -245,12 +245,8 @@ static void launch_on(int device, uint64_t ns)
 	assert_int_equal(launch(&kernel), 0);
 }
 
-/* A process that is in no gang any more may never launch to this device again. It wants no more
- * turns on it. */
-static void leaves_its_gang(bool in_flight)
+static void begin_gang(void)
 {
-	struct turn *turn;
-
 	pace_set_turns(here.dir, "");
 	pace_set_gang(PACE_GANG_YES);
 	joined(30);
@@ -260,6 +256,15 @@ static void leaves_its_gang(bool in_flight)
 	rival_comes();
 	turn_ask(&rival, time_ns);
 	rival_rests();
+}
+
+/* A process that is in no gang any more may never launch to this device again. It wants no more
+ * turns on it. */
+static void leaves_its_gang(bool in_flight)
+{
+	struct turn *turn;
+
+	begin_gang();
 	launch_on(0, 5 * MS);
 	turn = turns_of(cores_meter_at(0), 0);
 	assert_int_not_equal(turn->closing_ns, 0);
@@ -278,4 +283,22 @@ UNIT_TEST(test_leaves_its_gang)
 {
 	leaves_its_gang(false);
 	leaves_its_gang(true);
+}
+
+/* While another process's member waits for its turn, no member of the gang launches. */
+UNIT_TEST(test_waits_for_the_other_turn)
+{
+	uint64_t from_ns;
+
+	begin_gang();
+	from_ns = time_ns;
+	region.file->own.gang.group.opened_at = time_ns - MS;
+	region.file->own.gang.member[1].ready = (time_ns + 3 * MS) | VGPU_MEMBER_FOR_TURN;
+	launch_on(0, NS_PER_US);
+	assert_in_range(time_ns - from_ns, 3 * MS, 4 * MS);
+	from_ns = time_ns;
+	launch_on(0, NS_PER_US);
+	assert_in_range(time_ns - from_ns, 0, MS);
+	pace_set_gang(PACE_GANG_FOUND);
+	end_turns();
 }

@@ -458,6 +458,20 @@ UNIT_TEST(test_date_of_a_given_turn)
 	assert_in_range(turn_date(second, time_ns), busy_ns - 2 * US, busy_ns + 2 * US);
 }
 
+/* The holder is a gang whose hosts wait for a step. Its turn goes on, and what it has had less
+ * counts still. */
+UNIT_TEST(test_date_between_steps)
+{
+	begin_gang_turn();
+	turn_set_gang(first, CLOSING_NS);
+	turn_own(first)->weighted_ns = turn_own(second)->weighted_ns + 3 * MS;
+	turn_idle(second, time_ns, time_ns);
+	time_ns += MS / 2;
+	assert_true(turn_date(first, time_ns) > time_ns + 3 * MS);
+	time_ns += GANG_IDLE_NS;
+	assert_int_equal(turn_date(first, time_ns), time_ns);
+}
+
 /* A slice beside a gang still gets its part. The gang asks for its date once a cut. */
 UNIT_TEST(test_alternate)
 {

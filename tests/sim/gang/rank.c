@@ -276,11 +276,27 @@ static void decide_end(struct rank *rank, uint64_t step, uint64_t since_ns)
 		POKE(common->end, step + job->ahead + 4);
 }
 
+/* How many steps the host waits for, after it has queued so many. */
+static uint64_t due(const struct job *job, uint64_t queued)
+{
+	if (job->batch)
+		return queued - queued % job->ahead;
+	return queued > job->ahead ? queued - job->ahead : 0;
+}
+
+static void end_until(struct rank *ranks, unsigned count, uint64_t *ended, uint64_t until)
+{
+	for (; *ended < until; ++*ended) {
+		for (unsigned i = 0; i < count; i++)
+			rank_end(&ranks[i], *ended);
+	}
+}
+
 void ranks_run(struct rank *ranks, unsigned count)
 {
 	struct common *common = ranks->common;
 	const struct job *job = ranks->job;
-	uint64_t step, since_ns;
+	uint64_t step, ended = 0, since_ns;
 
 	all_here(common, job->ranks, count, 2);
 	since_ns = now_ns();
@@ -289,13 +305,9 @@ void ranks_run(struct rank *ranks, unsigned count)
 			decide_end(ranks, step, since_ns);
 		for (unsigned i = 0; i < count; i++)
 			rank_begin(&ranks[i], step);
-		for (unsigned i = 0; i < count && step >= job->ahead; i++)
-			rank_end(&ranks[i], step - job->ahead);
+		end_until(ranks, count, &ended, due(job, step + 1));
 	}
-	for (uint64_t last = step > job->ahead ? step - job->ahead : 0; last < step; last++) {
-		for (unsigned i = 0; i < count; i++)
-			rank_end(&ranks[i], last);
-	}
+	end_until(ranks, count, &ended, step);
 	if (!ranks->number)
 		POKE(common->end_at_ns, now_ns());
 }

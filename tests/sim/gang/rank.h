@@ -37,6 +37,7 @@ struct job {
 	/* collectives in a step; if there are several, each has a stream of its own */
 	unsigned comms;
 	unsigned ahead;    /* steps that the host queues before it waits for the first of them */
+	bool batch;        /* it waits for all of them, and then queues the next ones */
 	bool graph;        /* a step is a graph */
 	bool pipeline;     /* a rank receives from the one before and sends to the one after */
 	uint64_t stall_ns; /* before one step in four, the host sleeps at random, up to this */

@@ -42,6 +42,7 @@ enum option_number {
 	OPTION_KILL,
 	OPTION_JOB,
 	OPTION_RANK,
+	OPTION_BATCH,
 };
 
 static const struct option options[] = {
@@ -63,6 +64,7 @@ static const struct option options[] = {
 	{"kill", required_argument, NULL, OPTION_KILL},
 	{"job", required_argument, NULL, OPTION_JOB},
 	{"rank", required_argument, NULL, OPTION_RANK},
+	{"batch", no_argument, NULL, OPTION_BATCH},
 	{NULL, 0, NULL, 0},
 };
 
@@ -77,7 +79,8 @@ static void usage(void)
 	      "  --pipeline        receive from the rank before, send to the rank after\n"
 	      "  --graph           a step is a graph\n"
 	      "  --ahead N         steps that a host queues before it waits for the first; default "
-	      "1\n"
+	      "4\n"
+	      "  --batch           the host waits for all of them, and then queues the next ones\n"
 	      "  --stall NS        hosts sleep at random, up to that before one step in four\n"
 	      "  --late NS         the last rank's host sleeps before one step in fifty\n"
 	      "  --seconds S, --warm S   how long to measure, and how long to run before\n"
@@ -158,6 +161,9 @@ static void option_read(enum option_number which)
 	case OPTION_AHEAD:
 		job.ahead = (unsigned)number(AHEAD_MAX);
 		break;
+	case OPTION_BATCH:
+		job.batch = true;
+		break;
 	case OPTION_STALL:
 		job.stall_ns = (uint64_t)number(1e12);
 		break;
@@ -202,8 +208,8 @@ static void options_read(int argc, char **argv)
 		option_read((enum option_number)which);
 	if (!signed_so)
 		job.sign = mode == MODE_PROCESSES ? SIGN_IPC : SIGN_PEER;
-	if (optind < argc || !job.ranks || !job.comms || only >= (int)job.ranks ||
-	    (only >= 0) != (job_path != NULL) ||
+	if (optind < argc || !job.ranks || !job.comms || (job.batch && !job.ahead) ||
+	    only >= (int)job.ranks || (only >= 0) != (job_path != NULL) ||
 	    (mode != MODE_PROCESSES && (stop_ms || kill_ms || only >= 0)) ||
 	    ((job.sign == SIGN_IPC) != (mode == MODE_PROCESSES) && job.sign != SIGN_NONE))
 		usage();
