@@ -23,7 +23,7 @@ skip() {
 make_root() {
     mkdir -p "$roots"
     rm -rf "$root.new"
-    debootstrap --variant=minbase "$suite" "$root.new" >"$root.log" 2>&1 || {
+    debootstrap --variant=minbase --include=ninja-build "$suite" "$root.new" >"$root.log" 2>&1 || {
         tail -n 5 "$root.log" >&2
         rm -rf "$root.new"
         skip "debootstrap cannot make a root of $suite; $root.log has its output"
@@ -70,8 +70,10 @@ if [ $# -eq 0 ]; then
 else
     demo/build.sh build
     cp build/libvgpu.so "$root/src/vgpu/from-outside.so"
+    # Ninja takes a quarter less time than make.
     # shellcheck disable=SC2016 # the inner shell expands it
-    inside 'CFLAGS=-Werror ./dev test -N "$@"
+    inside '! command -v ninja >/dev/null || export CMAKE_GENERATOR=Ninja
+        CFLAGS=-Werror ./dev test -N "$@"
         id -u tester >/dev/null 2>&1 || useradd --create-home tester
         chown -R tester .
         setpriv --reuid=tester --regid=tester --init-groups env HOME=/home/tester ./dev test "$@"
