@@ -312,7 +312,8 @@ uint64_t gang_date_ns(const struct gang *gang, uint64_t now_ns)
 	uint64_t most_ns = 0;
 
 	for (unsigned i = 0; (member = gang_table_next(gang, &i));) {
-		uint64_t wait_ns = since(RELAXED_LOAD(member->ready), now_ns);
+		uint64_t ready = RELAXED_LOAD(member->ready) & ~VGPU_MEMBER_FOR_TURN;
+		uint64_t wait_ns = since(ready, now_ns);
 
 		if (wait_ns > most_ns && gang_table_is_taken(gang, member))
 			most_ns = wait_ns;
@@ -342,14 +343,17 @@ void gang_note_ready(const struct gang *gang, struct gang_member *self, uint64_t
 
 bool gang_waits_for_turn(const struct gang *gang, const struct gang_member *self, uint64_t now_ns)
 {
-	bool just_open = since(now_ns, RELAXED_LOAD(gang->words->opened_at)) < GANG_TURN_SEEN_NS;
+	uint64_t opened_ns = RELAXED_LOAD(gang->words->opened_at);
+	bool just_open = since(now_ns, opened_ns) < GANG_TURN_SEEN_NS;
 	struct vgpu_region_member *member;
 
 	for (unsigned i = 0; (member = gang_table_next(gang, &i));) {
 		uint64_t ready = RELAXED_LOAD(member->ready);
+		bool is_recent = since(opened_ns, ready) < GANG_TURN_SEEN_NS;
 
 		if (member != self->entry && ready & VGPU_MEMBER_FOR_TURN &&
-		    (just_open || since(ready, now_ns)) && gang_table_is_taken(gang, member))
+		    ((just_open && is_recent) || since(ready, now_ns)) &&
+		    gang_table_is_taken(gang, member))
 			return true;
 	}
 	return false;
@@ -494,6 +498,7 @@ uint64_t gang_ask(const struct gang *gang, struct gang_member *self, const struc
 			return gang->kind == GANG_OF_DEVICE
 				       ? holder_ask(gang, self, sight->in_flight, now_ns)
 				       : 0;
+		gang_note_ready(gang, self, sight->ready_ns, sight->for_turn, now_ns);
 		if (RELAXED_CAS(gang->words->shut_at, closing_since, now_ns)) {
 			RELAXED_STORE(gang->words->cut, 0);
 			trace_write(TRACE_GANG_SHUT, device_of(self), sight->level_ns, 0);

@@ -57,6 +57,7 @@ struct gang_member {
 	/* gang_turn.h's. */
 	uint64_t dated_for;  /* the gang's shut_at for which the next one was found; 0: none */
 	uint64_t date_ns;    /* when the device could be the slice's */
+	uint64_t waits_at;   /* when a launch of the member asked last */
 	uint64_t turn_in;    /* the gang's opened_at after which the device had its turn */
 	uint64_t turn_asked; /* when a launch last asked for the turn, and had it */
 	uint64_t turn_ns;    /* how long the last openings took in which the device had its turn, */

@@ -98,6 +98,10 @@ static uint64_t ask_open(struct turn *turn, const struct gang *gang, struct gang
 	struct turn_answer answer = turn_ask(turn, now_ns);
 	bool waits = answer.kind == TURN_WAIT, had = RELAXED_LOAD(self->turn_in) == opened_ns;
 
+	sight->for_turn =
+		true; /* if the gang is shut meanwhile, it opens at no date without this one */
+	if (sight->ready_ns < GANG_TURN_POLL_NS)
+		sight->ready_ns = GANG_TURN_POLL_NS;
 	if (!had)
 		gang_note_ready(gang, self, waits ? GANG_TURN_LATE_NS : 0, waits, now_ns);
 	if (!waits && !had && !gang_waits_for_turn(gang, self, now_ns)) {
@@ -141,7 +145,7 @@ static void note_date(struct turn *turn, const struct gang *gang, struct gang_me
 	}
 	RELAXED_STORE(self->asked_ns, 0);
 	RELAXED_STORE(self->dated_for, shut_at);
-	RELAXED_STORE(self->date_ns, date_ns);
+	RELAXED_STORE(self->date_ns, date_ns & ~VGPU_MEMBER_FOR_TURN); /* as in `ready` */
 }
 
 uint64_t gang_turn_ask(struct turn *turn, const struct meter *meter, const struct gang *gang,
@@ -158,7 +162,7 @@ uint64_t gang_turn_ask(struct turn *turn, const struct meter *meter, const struc
 	if (sight->in_flight)
 		return 0;
 	note_date(turn, gang, self, shut_at, turn_date(turn, now_ns), now_ns);
-	sight->for_turn = true;
+	sight->for_turn = since(now_ns, RELAXED_LOAD(self->waits_at)) < GANG_TURN_SEEN_NS;
 	if (RELAXED_LOAD(self->date_ns) > now_ns + sight->ready_ns)
 		sight->ready_ns = RELAXED_LOAD(self->date_ns) - now_ns;
 	return 0;

@@ -257,8 +257,10 @@ UNIT_TEST(test_turn_is_over)
 	struct gang_sight sight = sight_of(0, false);
 
 	sight.is_over = true;
+	sight.ready_ns = GANG_TURN_POLL_NS;
 	assert_int_equal(gang_ask(&gangs[0], &ranks[0].self, &sight, now_ns), GANG_POLL_NS);
 	assert_false(gang_is_open(&gangs[0]));
+	assert_int_not_equal(ask_as(1, 0, false), 0);
 	sight = (struct gang_sight){.ready_ns = 2 * MS, .for_turn = true};
 	assert_in_range(gang_ask(&gangs[0], &ranks[0].self, &sight, now_ns), 2 * MS, 2 * MS + 1);
 	now_ns += 2 * MS + 1;
@@ -282,6 +284,9 @@ UNIT_TEST(test_others_wait_for_turns)
 	gang_note_ready(&gangs[1], &ranks[1].self, MS, true, now_ns);
 	assert_true(gang_waits_for_turn(gang, self, now_ns));
 	assert_false(gang_waits_for_turn(gang, self, now_ns + MS + 1));
+	now_ns += 2 * MS; /* it waits no more, and the gang opens again */
+	words.group.opened_at = now_ns;
+	assert_false(gang_waits_for_turn(gang, self, now_ns));
 	gang_note_ready(&gangs[1], &ranks[1].self, MS, false, now_ns);
 	assert_false(gang_waits_for_turn(gang, self, now_ns));
 	gang_note_ready(&gangs[1], &ranks[1].self, MS, true, now_ns);

@@ -11,6 +11,8 @@
  */
 #include "bucket.h"
 #include "cores.h"
+#include "gang_turn.h"
+#include "membership.h"
 #include "pace_fake.h"
 #include "turn.h"
 #include "turns.h"
@@ -299,6 +301,40 @@ UNIT_TEST(test_waits_for_the_other_turn)
 	from_ns = time_ns;
 	launch_on(0, NS_PER_US);
 	assert_in_range(time_ns - from_ns, 0, MS);
+	pace_set_gang(PACE_GANG_FOUND);
+	end_turns();
+}
+
+/* A wait for the gang's date counts as one for a turn if it is the wait for this device's date. */
+static void counts_as_wait(uint64_t date_ns)
+{
+	struct turn *turn = turns_of(cores_meter_at(0), 0);
+	struct gang_member *self = membership_self(0);
+	const struct gang *gang = membership_gang(0);
+	uint64_t since_ns = time_ns - MS;
+
+	gang->words->shut_at = since_ns;
+	gang->words->cut = 1;
+	self->dated_for = since_ns;
+	turn->waits_from = since_ns;
+	turn->asked_at = time_ns;
+	rival.file.file->slice[turn->file.slice].wish_from = 0;
+	self->date_ns = 0;
+	gang_note_ready(gang, self, date_ns - time_ns, true, time_ns);
+	gang_turn_wish(turn, gang, self, true, time_ns);
+	assert_int_equal(turn->waits_from, 0);
+	turn->waits_from = since_ns;
+	self->date_ns = date_ns & ~VGPU_MEMBER_FOR_TURN;
+	gang_turn_wish(turn, gang, self, true, time_ns);
+	assert_int_equal(turn->waits_from, since_ns);
+}
+
+UNIT_TEST(test_wait_for_the_date_counts)
+{
+	begin_gang();
+	counts_as_wait(time_ns + 10 * MS);
+	counts_as_wait(time_ns + 10 * MS + 1);
+	membership_gang(0)->words->shut_at = 0;
 	pace_set_gang(PACE_GANG_FOUND);
 	end_turns();
 }
