@@ -57,7 +57,8 @@ struct graph_space *graph_space_find_locked(uint64_t address)
 {
 	struct memory_range range;
 
-	if (!memory_find(address, &range) || !range.space || range.pool || range.address != address)
+	if (!memory_find(address, &range) || range.kind != BLOCK_SPACE || range.pool ||
+	    range.address != address)
 		return NULL;
 	return (struct graph_space *)range.space;
 }

@@ -78,12 +78,13 @@ struct image_kernel *image_add_kernel(struct image *image, const char *name, siz
 }
 
 struct image_variable *image_add_variable(struct image *image, const char *name, size_t length,
-					  uint64_t bytes)
+					  uint64_t bytes, bool managed)
 {
+	uint64_t *sum = managed ? &image->managed_bytes : &image->variable_bytes;
 	const uint64_t rest = IMAGE_VARIABLE_ALIGNMENT - 1;
 	struct image_variable *variables;
 
-	if (bytes > IMAGE_VARIABLE_BYTES_MAX - image->variable_bytes)
+	if (bytes > IMAGE_VARIABLE_BYTES_MAX - *sum)
 		return NULL;
 	variables = list_grow(image->variables, image->variable_count, sizeof *variables);
 	if (!variables)
@@ -94,8 +95,9 @@ struct image_variable *image_add_variable(struct image *image, const char *name,
 	if (!name_add(&variable->name, name, length))
 		return NULL;
 	variable->bytes = bytes;
-	variable->offset = image->variable_bytes;
-	image->variable_bytes = (image->variable_bytes + bytes + rest) & ~rest;
+	variable->managed = managed;
+	variable->offset = *sum;
+	*sum = (*sum + bytes + rest) & ~rest;
 	image->variable_count++;
 	return variable;
 }

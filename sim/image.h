@@ -35,7 +35,7 @@ struct image_kernel {
 struct image_variable {
 	char *name;
 	uint64_t bytes;
-	uint64_t offset;            /* in the memory for all variables of the image */
+	uint64_t offset; /* in the memory for the image's managed variables, or for its others */
 	struct image_bytes initial; /* count 0: zeroes */
 	bool managed;
 };
@@ -45,7 +45,8 @@ struct image {
 	unsigned kernel_count;
 	struct image_variable *variables;
 	unsigned variable_count;
-	uint64_t variable_bytes; /* of all variables, with gaps for alignment */
+	uint64_t variable_bytes; /* of variables that are not managed, with gaps for alignment */
+	uint64_t managed_bytes;  /* of managed variables, likewise */
 	unsigned binary_version; /* 90: a cubin for compute capability 9.0; 0: PTX */
 	unsigned ptx_version;    /* 90: PTX ISA 9.0; 0: a cubin */
 	unsigned char
@@ -54,7 +55,8 @@ struct image {
 
 enum {
 	IMAGE_VARIABLE_ALIGNMENT = 256,
-	IMAGE_VARIABLE_BYTES_MAX = 1 << 30, /* of all variables of an image */
+	IMAGE_VARIABLE_BYTES_MAX = 1
+				   << 30, /* of all managed variables of an image, or its others */
 };
 
 /* ---- image.c */
@@ -69,7 +71,7 @@ void image_free(struct image *image);
 struct image_kernel *image_add_kernel(struct image *image, const char *name, size_t length);
 /* Adds a variable. NULL: there is no memory, or the variables are too large together. */
 struct image_variable *image_add_variable(struct image *image, const char *name, size_t length,
-					  uint64_t bytes);
+					  uint64_t bytes, bool managed);
 bool image_add_parameter(struct image_kernel *kernel, unsigned ordinal, uint32_t offset,
 			 uint32_t bytes);
 

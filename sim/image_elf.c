@@ -178,11 +178,10 @@ static CUresult variable_read(const struct elf *elf, const Elf64_Sym *symbol, st
 	if (symbol->st_size > section.sh_size ||
 	    symbol->st_value > section.sh_size - symbol->st_size || !contents(elf, &section, &data))
 		return CUDA_ERROR_INVALID_IMAGE;
-	struct image_variable *variable =
-		image_add_variable(image, name, strlen(name), symbol->st_size);
+	struct image_variable *variable = image_add_variable(
+		image, name, strlen(name), symbol->st_size, symbol->st_other & SYMBOL_MANAGED);
 	if (!variable)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	variable->managed = symbol->st_other & SYMBOL_MANAGED;
 	if (data.data)
 		variable->initial =
 			(struct image_bytes){data.data + symbol->st_value, (size_t)symbol->st_size};

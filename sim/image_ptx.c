@@ -208,11 +208,8 @@ static CUresult variable_read(struct text *text, bool external, struct image *im
 	if (external || !declaration.name.length || !declaration.bytes)
 		return CUDA_SUCCESS;
 	variable = image_add_variable(image, declaration.name.at, declaration.name.length,
-				      declaration.bytes);
-	if (!variable)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	variable->managed = declaration.managed;
-	return CUDA_SUCCESS;
+				      declaration.bytes, declaration.managed);
+	return variable ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 /* The bytes of local memory that the kernel whose body is being read declares for a thread. */

@@ -162,11 +162,10 @@ CUresult cuLibraryGetModule(CUmodule *pMod, CUlibrary library)
 	return leave(__func__, result);
 }
 
-static CUresult variable_get(const char *function, CUdeviceptr *dptr, size_t *bytes,
-			     CUlibrary library, const char *name)
+CUresult cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name)
 {
 	CUcontext context;
-	CUresult result = enter_context(function, &context);
+	CUresult result = enter_context(__func__, &context);
 
 	if (result)
 		return result;
@@ -180,17 +179,25 @@ static CUresult variable_get(const char *function, CUdeviceptr *dptr, size_t *by
 	if (!result)
 		result = module_variable(library->module, context->gpu, name, dptr, bytes);
 	contexts_unlock();
-	return leave(function, result);
+	return leave(__func__, result);
 }
 
-CUresult cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name)
-{
-	return variable_get(__func__, dptr, bytes, library, name);
-}
-
+/* By its documentation, the function needs no current context. The variables exist once the library
+ * is loaded into a context. */
 CUresult cuLibraryGetManaged(CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name)
 {
-	return variable_get(__func__, dptr, bytes, library, name);
+	CUresult result = enter_library_locked(__func__, library, dptr ? (void *)dptr : bytes);
+	CUcontext context = context_current();
+
+	if (result)
+		return result;
+	if (context && context->alive)
+		result = module_take(library->module, context->gpu);
+	if (!result)
+		result = name ? module_managed(library->module, name, dptr, bytes)
+			      : CUDA_ERROR_INVALID_VALUE;
+	contexts_unlock();
+	return leave(__func__, result);
 }
 
 CUresult cuLibraryGetKernelCount(unsigned int *count, CUlibrary lib)

@@ -246,8 +246,9 @@ static bool pointer_find(uint64_t address, struct pointer *ret_pointer)
 		ret_pointer->pool = range.pool;
 		ret_pointer->type =
 			range.kind == BLOCK_SPACE_HOST ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
-		ret_pointer->managed =
-			range.kind == BLOCK_MANAGED || range.kind == BLOCK_SPACE_MANAGED;
+		ret_pointer->managed = range.kind == BLOCK_MANAGED ||
+				       range.kind == BLOCK_SPACE_MANAGED ||
+				       range.kind == BLOCK_VARIABLES_MANAGED;
 		ret_pointer->start = range.address;
 		ret_pointer->bytes = range.bytes;
 		return true;
@@ -314,17 +315,17 @@ static CUresult attribute_get(const struct pointer *pointer, CUpointer_attribute
 	}
 }
 
+/* No context has to be current: addresses are unique in a process. */
 CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
 {
 	struct pointer pointer;
-	CUcontext context;
-	CUresult result = enter_context(__func__, &context);
+	CUresult result = enter(__func__);
 
 	if (result)
 		return result;
 	if (!data || !pointer_find(ptr, &pointer))
-		return CUDA_ERROR_INVALID_VALUE;
-	return attribute_get(&pointer, attribute, data);
+		return leave(__func__, CUDA_ERROR_INVALID_VALUE);
+	return leave(__func__, attribute_get(&pointer, attribute, data));
 }
 
 /* The answers for a pointer that the driver does not know, by the documentation. */

@@ -6,6 +6,9 @@
  * where it is used. With VGPU_SIM_MODULE_LAZY, a module without variables has the cost at its first
  * use. All contexts on a GPU share a library's variables.
  *
+ * Managed variables are in managed memory, which is in no process's figure. A library has them once
+ * for all GPUs. They are taken on the GPU where it is used first.
+ *
  * No instruction is run. A kernel named spin_ns takes as many nanoseconds as its first parameter, a
  * u64; a kernel named collective is a collective (backlog.c); other kernels take no time. No kernel
  * changes memory. The contexts lock guards modules, and a module ends with its context. As on the
@@ -26,15 +29,25 @@ struct CUmod_st {
 	CUmodule next;                         /* in its context's list */
 	bool taken[SIM_GPUS_MAX];              /* changes under the lock */
 	struct space *variables[SIM_GPUS_MAX]; /* NULL: not taken, or there are none */
-	unsigned char *initial;                /* values of all variables; NULL: zeroes */
+	struct space *managed;                 /* managed variables; likewise */
+	unsigned managed_gpu;
+	struct machine_holding managed_holding;
+	unsigned char *initial;         /* values of all other variables; NULL: zeroes */
+	unsigned char *managed_initial; /* of managed variables; likewise */
 	struct image image;
 	struct CUfunc_st *functions; /* as many as the image's kernels, in their order */
 };
 
-static struct machine_holding module_holding(const struct CUmod_st *module)
+static uint64_t granules_round(uint64_t bytes)
 {
 	const uint64_t rest = GRANULE_BYTES - 1;
-	uint64_t variable_bytes = (module->image.variable_bytes + rest) & ~rest;
+
+	return (bytes + rest) & ~rest;
+}
+
+static struct machine_holding module_holding(const struct CUmod_st *module)
+{
+	uint64_t variable_bytes = granules_round(module->image.variable_bytes);
 
 	return (struct machine_holding){.memory_bytes =
 						config_get()->module_bytes + variable_bytes};
@@ -51,26 +64,65 @@ static CUdevice device_of(unsigned gpu)
 	return 0;
 }
 
-/* Addresses for the variables, with their initial values. */
+/* Addresses for variables, with their initial values. NULL: there is no memory. */
+static struct space *space_make(uint64_t bytes, unsigned gpu, enum block_kind kind,
+				const unsigned char *initial)
+{
+	struct space *space = calloc(1, sizeof *space);
+
+	if (!space)
+		return NULL;
+	space->bytes = bytes;
+	space->device = device_of(gpu);
+	if (memory_space_open(space, kind)) {
+		free(space);
+		return NULL;
+	}
+	if (initial)
+		memcpy((void *)(uintptr_t)space->address, initial, bytes);
+	return space;
+}
+
+static void space_end(struct space *space)
+{
+	if (!space)
+		return;
+	memory_space_close(space);
+	free(space);
+}
+
 static bool variables_open(CUmodule module, unsigned gpu)
 {
-	struct space *space;
-
 	if (!module->image.variable_bytes)
 		return true;
-	space = calloc(1, sizeof *space);
-	if (!space)
+	module->variables[gpu] =
+		space_make(module->image.variable_bytes, gpu, BLOCK_VARIABLES, module->initial);
+	return module->variables[gpu] != NULL;
+}
+
+static bool managed_open(CUmodule module, unsigned gpu)
+{
+	uint64_t bytes = granules_round(module->image.managed_bytes), taken;
+
+	if (!bytes || module->managed)
+		return true;
+	module->managed = space_make(module->image.managed_bytes, gpu, BLOCK_VARIABLES_MANAGED,
+				     module->managed_initial);
+	if (!module->managed)
 		return false;
-	space->bytes = module->image.variable_bytes;
-	space->device = device_of(gpu);
-	if (memory_space_open(space, BLOCK_SPACE)) {
-		free(space);
-		return false;
-	}
-	if (module->initial)
-		memcpy((void *)(uintptr_t)space->address, module->initial, space->bytes);
-	module->variables[gpu] = space;
+	taken = machine_take_managed(gpu, bytes);
+	module->managed_gpu = gpu;
+	module->managed_holding =
+		(struct machine_holding){.managed_bytes = taken, .away_bytes = bytes - taken};
 	return true;
+}
+
+static void managed_close(CUmodule module)
+{
+	if (!module->managed)
+		return;
+	space_end(module->managed);
+	machine_give(module->managed_gpu, &module->managed_holding);
 }
 
 CUresult module_take(CUmodule module, unsigned gpu)
@@ -81,7 +133,7 @@ CUresult module_take(CUmodule module, unsigned gpu)
 		return CUDA_SUCCESS;
 	if (machine_take(gpu, &holding))
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	if (!variables_open(module, gpu)) {
+	if (!managed_open(module, gpu) || !variables_open(module, gpu)) {
 		machine_give(gpu, &holding);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
@@ -91,7 +143,8 @@ CUresult module_take(CUmodule module, unsigned gpu)
 
 CUresult module_load(CUmodule module, unsigned gpu)
 {
-	return config_get()->module_lazy && !module->image.variable_bytes
+	return config_get()->module_lazy && !module->image.variable_bytes &&
+			       !module->image.managed_bytes
 		       ? CUDA_SUCCESS
 		       : module_take(module, gpu);
 }
@@ -120,16 +173,15 @@ void module_free(CUmodule module)
 	struct machine_holding holding = module_holding(module);
 
 	for (unsigned gpu = 0; gpu < SIM_GPUS_MAX; gpu++) {
-		if (module->variables[gpu]) {
-			memory_space_close(module->variables[gpu]);
-			free(module->variables[gpu]);
-		}
+		space_end(module->variables[gpu]);
 		if (module->taken[gpu])
 			machine_give(gpu, &holding);
 	}
+	managed_close(module);
 	image_free(&module->image);
 	free(module->functions);
 	free(module->initial);
+	free(module->managed_initial);
 	free(module);
 }
 
@@ -137,17 +189,20 @@ void module_free(CUmodule module)
 static bool initial_copy(CUmodule module)
 {
 	const struct image *image = &module->image;
+	unsigned char **initial;
 
 	for (unsigned i = 0; i < image->variable_count; i++) {
 		const struct image_variable *variable = &image->variables[i];
 
 		if (!variable->initial.count)
 			continue;
-		if (!module->initial)
-			module->initial = calloc(1, image->variable_bytes);
-		if (!module->initial)
+		initial = variable->managed ? &module->managed_initial : &module->initial;
+		if (!*initial)
+			*initial = calloc(1, variable->managed ? image->managed_bytes
+							       : image->variable_bytes);
+		if (!*initial)
 			return false;
-		memcpy(module->initial + variable->offset, variable->initial.data,
+		memcpy(*initial + variable->offset, variable->initial.data,
 		       variable->initial.count);
 	}
 	return true;
@@ -350,21 +405,44 @@ unsigned module_functions(CUmodule module, CUfunction *functions, unsigned most)
 	return module->image.kernel_count;
 }
 
+static const struct image_variable *variable_find(CUmodule module, const char *name)
+{
+	for (unsigned i = 0; i < module->image.variable_count; i++) {
+		if (!strcmp(module->image.variables[i].name, name))
+			return &module->image.variables[i];
+	}
+	return NULL;
+}
+
+static CUresult variable_tell(const struct image_variable *variable, const struct space *space,
+			      CUdeviceptr *ret_address, size_t *ret_bytes)
+{
+	if (!variable || !space)
+		return CUDA_ERROR_NOT_FOUND;
+	if (ret_address)
+		*ret_address = space->address + variable->offset;
+	if (ret_bytes)
+		*ret_bytes = variable->bytes;
+	return CUDA_SUCCESS;
+}
+
 CUresult module_variable(CUmodule module, unsigned gpu, const char *name, CUdeviceptr *ret_address,
 			 size_t *ret_bytes)
 {
-	for (unsigned i = 0; i < module->image.variable_count; i++) {
-		const struct image_variable *variable = &module->image.variables[i];
+	const struct image_variable *variable = variable_find(module, name);
+	bool managed = variable && variable->managed;
 
-		if (strcmp(variable->name, name))
-			continue;
-		if (ret_address)
-			*ret_address = module->variables[gpu]->address + variable->offset;
-		if (ret_bytes)
-			*ret_bytes = variable->bytes;
-		return CUDA_SUCCESS;
-	}
-	return CUDA_ERROR_NOT_FOUND;
+	return variable_tell(variable, managed ? module->managed : module->variables[gpu],
+			     ret_address, ret_bytes);
+}
+
+CUresult module_managed(CUmodule module, const char *name, CUdeviceptr *ret_address,
+			size_t *ret_bytes)
+{
+	const struct image_variable *variable = variable_find(module, name);
+	bool managed = variable && variable->managed;
+
+	return variable_tell(managed ? variable : NULL, module->managed, ret_address, ret_bytes);
 }
 
 unsigned module_binary_version(CUmodule module)
@@ -408,7 +486,7 @@ static CUresult variable_get(const char *function, CUmodule module, const char *
 	if (!result)
 		result = module_variable(module, context->gpu, name, ret_address, ret_bytes);
 	contexts_unlock();
-	return result;
+	return leave(function, result);
 }
 
 CUresult cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmodule hmod, const char *name)

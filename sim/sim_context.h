@@ -56,6 +56,10 @@ unsigned module_functions(CUmodule module, CUfunction *functions, unsigned most)
 /* A variable's address on a GPU that the module was taken on, and its size; either may be NULL. */
 CUresult module_variable(CUmodule module, unsigned gpu, const char *name, CUdeviceptr *ret_address,
 			 size_t *ret_bytes);
+/* The same for a managed variable, which has one address on all GPUs. CUDA_ERROR_NOT_FOUND also if
+ * the module was taken on no GPU yet. */
+CUresult module_managed(CUmodule module, const char *name, CUdeviceptr *ret_address,
+			size_t *ret_bytes);
 unsigned module_binary_version(CUmodule module); /* 90: compute capability 9.0 */
 unsigned module_ptx_version(CUmodule module);
 /* Reads a file's contents, which the caller frees. */

@@ -64,14 +64,17 @@ enum block_kind {
 	BLOCK_SPACE,   /* a struct space's, and likewise of managed and of host memory */
 	BLOCK_SPACE_MANAGED,
 	BLOCK_SPACE_HOST,
+	BLOCK_VARIABLES, /* a module's, which ends with the module; and its managed ones */
+	BLOCK_VARIABLES_MANAGED,
 };
 
-/* Addresses that a pool or a graph hands out. The pool or graph accounts for the memory. */
+/* Addresses that a pool or a graph hands out, or of a module's variables. The pool, graph or module
+ * accounts for the memory. */
 struct space {
 	uint64_t address;
 	size_t bytes;
 	CUdevice device;
-	CUmemoryPool pool; /* NULL: the space is of a graph */
+	CUmemoryPool pool; /* NULL: the space is of a graph or a module */
 };
 
 struct heap {

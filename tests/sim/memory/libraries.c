@@ -156,16 +156,16 @@ TEST_TABLE(rows, own_play);
 
 /* Libraries that take BIG, and MODULE for code, when their variable is first asked for. One of them
  * may be beyond the limit. It is refused, and so is the next one. */
-static void use_variables(CUresult (*find)(CUdeviceptr *, size_t *, CUlibrary, const char *),
-			  const char *declaration)
+TEST(variables)
 {
 	CUlibrary library[8];
 	CUdeviceptr address;
 	char text[256];
 	CUcontext context = start("1g");
 
-	snprintf(text, sizeof(text), ".version 8.0\n.target sm_90\n.visible %s .b8 big[%u];\n",
-		 declaration, (unsigned)BIG);
+	snprintf(text, sizeof(text),
+		 ".version 8.0\n.target sm_90\n.visible .global .align 8 .b8 big[%u];\n",
+		 (unsigned)BIG);
 	CHECK_OK(cuCtxSetCurrent(NULL));
 	for (unsigned i = 0; i < 8; i++)
 		CHECK_OK(cuLibraryLoadData(&library[i], text, NULL, NULL, 0, NULL, NULL, 0));
@@ -173,25 +173,15 @@ static void use_variables(CUresult (*find)(CUdeviceptr *, size_t *, CUlibrary, c
 	for (unsigned i = 0; i < 8; i++) {
 		bool fits = outside_used(0) + BIG + MODULE <= GIB;
 
-		CHECK_EQUAL(find(&address, NULL, library[i], "big"),
+		CHECK_EQUAL(cuLibraryGetGlobal(&address, NULL, library[i], "big"),
 			    fits ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);
 		CHECK_AT_MOST(outside_used(0), GIB + BIG + MODULE);
 	}
-	CHECK_OK(find(&address, NULL, library[0], "big"));
+	CHECK_OK(cuLibraryGetGlobal(&address, NULL, library[0], "big"));
 	for (unsigned i = 0; i < 8; i++)
 		CHECK_OK(cuLibraryUnload(library[i]));
 	rest();
 	assert_books(0, 0);
-}
-
-TEST(variables)
-{
-	use_variables(cuLibraryGetGlobal, ".global .align 8");
-}
-
-TEST(managed_variables)
-{
-	use_variables(cuLibraryGetManaged, ".global .attribute(.managed) .align 8");
 }
 
 /* Libraries ask for the function of a kernel before each launch. Only the first answer may have

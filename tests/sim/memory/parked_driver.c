@@ -218,6 +218,8 @@ TEST_TABLE(itself, parked_play);
 
 static const char code[] = ".version 8.0\n.target sm_90\n.visible .entry nothing() { ret; }\n";
 static const char variable[] = ".version 8.0\n.target sm_90\n.visible .global .b8 bytes[1];\n";
+static const char managed[] = ".version 8.0\n.target sm_90\n"
+			      ".visible .global .attribute(.managed) .b8 bytes[1];\n";
 static CUmodule module;
 static CUlibrary library;
 
@@ -255,14 +257,24 @@ static CUresult load_library_file(void)
 }
 
 /* Where no context is current, a library takes nothing yet. */
-static void with_unused_library(void)
+static void load_unused(const char *image)
 {
 	CUcontext context;
 
 	CHECK_OK(cuCtxGetCurrent(&context));
 	CHECK_OK(cuCtxSetCurrent(NULL));
-	CHECK_OK(cuLibraryLoadData(&library, variable, NULL, NULL, 0, NULL, NULL, 0));
+	CHECK_OK(cuLibraryLoadData(&library, image, NULL, NULL, 0, NULL, NULL, 0));
 	CHECK_OK(cuCtxSetCurrent(context));
+}
+
+static void with_unused_library(void)
+{
+	load_unused(variable);
+}
+
+static void with_unused_managed(void)
+{
+	load_unused(managed);
 }
 
 static CUresult find_variable(void)
@@ -331,7 +343,9 @@ static const struct parked_row of_code[] = {
 	LOADED("library", "cuLibraryLoadData", load_library, end_library),
 	LOADED("library_file", "cuLibraryLoadFromFile", load_library_file, end_library),
 	USED("variable", "cuLibraryGetGlobal@1", find_variable),
-	USED("managed_variable", "cuLibraryGetManaged@1", find_managed),
+	PARKED("managed_variable", "cuLibraryGetManaged@1", CODE, .prepare = with_unused_managed,
+	       .make = find_managed, .undo = end_library, .takes = 22, .charges = 20, .leaves = 20,
+	       .beyond = 22),
 	PARKED("unload", "cuModuleUnload@1", CODE, .prepare = with_module, .make = unload_module,
 	       .undo = nothing, GIVES(20), .found = true, .later = true),
 	PARKED("unload_library", "cuLibraryUnload@1", CODE, .prepare = with_library,
