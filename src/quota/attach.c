@@ -19,6 +19,7 @@
 #include "import.h"
 #include "moved.h"
 #include "pool.h"
+#include "variable.h"
 
 struct region account_region = REGION_CLOSED;
 
@@ -137,6 +138,7 @@ void quota_forked(void)
 	imports_forked();
 	blocks_forked();
 	moved_forked();
+	variables_forked();
 }
 
 bool quota_attached(void)

@@ -15,13 +15,13 @@
  *
  * allocation.h has these functions. pool.h has the same for memory that the driver keeps in pools,
  * holding.h for memory that has a handle, and context.h for contexts and code. export.h and
- * import.h are about memory that processes share, moved.h about managed memory, and compare.h about
- * the comparison with NVML. This file has what all of them need.
+ * import.h are about memory that processes share, moved.h and variable.h about managed memory, and
+ * compare.h about the comparison with NVML. This file has what all of them need.
  *
  * Devices are CUDA ordinals of this process; the slice knows them by UUID. Between quota_attach and
  * quota_forked everything is thread-safe. A thread takes a lock of this component before one of the
- * region. No thread holds two locks of tables of this component, except that the lock of moved.c or
- * export.c may be held while the lock of account.c is taken.
+ * region. No thread holds two locks of tables of this component, except that the lock of moved.c,
+ * variable.c or export.c may be held while the lock of account.c is taken.
  */
 #pragma once
 

@@ -16,12 +16,13 @@ struct entry {
 	union {
 		uint64_t context; /* the CUcontext that it goes with */
 		uint64_t handle;  /* mapping.c, binding.c: of the memory */
+		uint64_t look_up; /* variable.c: the number of the last one */
 	};
 	union {
 		uint64_t amount;     /* bytes */
 		uint64_t size_bytes; /* mapping.c */
 		uint64_t owner;      /* binding.c: the multicast object or the array */
-		uint64_t count;      /* blocks.c: allocations in a granule */
+		uint64_t count;      /* blocks.c, variable.c: those in a granule */
 	};
 	uint16_t device; /* CUDA ordinal */
 	bool managed : 1;

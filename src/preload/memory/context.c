@@ -43,6 +43,7 @@
 #include "state.h"
 #include "sys.h"
 #include "trace.h"
+#include "variables.h"
 
 #define PATIENCE_MS       1000 /* to wait for others that make contexts whose cost is a guess */
 #define PATIENCE_KNOWN_MS 200  /* the same, if the cost has become known since */
@@ -382,6 +383,7 @@ static CUresult ended(bool locked, CUresult result, bool gone, CUcontext context
 		local_end_context(context);
 		lazy_code_context_ended(context);
 		quota_context_end((uint64_t)(uintptr_t)context);
+		variables_refund_ended();
 	}
 	end_unlock(locked);
 	return result;

@@ -6,7 +6,7 @@
  *
  * Two kinds of memory are not charged there. One is memory that the driver moves by itself when a
  * kernel on another GPU uses it, because no call reports that. The other is __managed__ variables
- * and memory of managed pools, which have no entry by address in the accounts.
+ * (variables.c) and memory of managed pools, for which the accounts have no block at the address.
  */
 #include <errno.h>
 

@@ -6,6 +6,7 @@
  *
  * The driver may also load code later, at the first launch of a function (90 MiB on an H200 for a
  * sum in PyTorch; lazy_code.h). The local memory of kernels is reserved beforehand (local.h).
+ * Managed variables are charged when their address is looked up (variables.h).
  *
  * A library belongs to no context. Its memory is looked for on the current context's device, when
  * the library is loaded, and when it is first asked for its module or a variable in a context.
@@ -23,6 +24,7 @@
 #include "signs.h"
 #include "sys.h"
 #include "trace.h"
+#include "variables.h"
 
 /* -- handing out functions --------------------------------------------------------------------- */
 
@@ -305,8 +307,10 @@ CUresult cuModuleLoadFatBinary(CUmodule *module, const void *fatCubin)
 
 static CUresult unloaded(CUresult result)
 {
-	if (result == CUDA_SUCCESS)
+	if (result == CUDA_SUCCESS) {
+		variables_refund_ended();
 		driver_memory_undone(-1);
+	}
 	return result;
 }
 
@@ -349,6 +353,13 @@ CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *fileName, CUjit_o
 					    jitOptionsValues, numJitOptions, libraryOptions,
 					    libraryOptionValues, numLibraryOptions);
 	return loaded_library(&growth, result, made, library);
+}
+
+CUresult cuLibraryUnload(CUlibrary library)
+{
+	trace_call(__func__);
+	cuda_bind();
+	return unloaded(cuda.cuLibraryUnload(library));
 }
 
 /* The driver loads a library into a context when its module or a variable is first asked for there.
@@ -396,8 +407,16 @@ CUresult cuLibraryGetModule(CUmodule *pMod, CUlibrary library)
 	return result;
 }
 
+/* -- variables --------------------------------------------------------------------------------- */
+
+/* Where the driver stores what it reports of a variable: always both values, because a managed
+ * variable is charged by them. If the application wants neither, the driver refuses the call. */
+#define ADDRESS(variable) (dptr || bytes ? &(variable).address : NULL)
+#define BYTES(variable)   (dptr || bytes ? &(variable).bytes : NULL)
+
 CUresult cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name)
 {
+	struct variable made = {0};
 	struct first_use use;
 	CUresult result;
 
@@ -405,11 +424,13 @@ CUresult cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibrary library,
 	result = TRACE_CALLED(use_begins(&use, library));
 	if (result != CUDA_SUCCESS)
 		return result;
-	return used(&use, library, cuda.cuLibraryGetGlobal(dptr, bytes, library, name));
+	result = cuda.cuLibraryGetGlobal(ADDRESS(made), BYTES(made), library, name);
+	return variables_hand_out(&made, used(&use, library, result), dptr, bytes);
 }
 
 CUresult cuLibraryGetManaged(CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name)
 {
+	struct variable made = {.is_managed = true};
 	struct first_use use;
 	CUresult result;
 
@@ -417,14 +438,42 @@ CUresult cuLibraryGetManaged(CUdeviceptr *dptr, size_t *bytes, CUlibrary library
 	result = TRACE_CALLED(use_begins(&use, library));
 	if (result != CUDA_SUCCESS)
 		return result;
-	return used(&use, library, cuda.cuLibraryGetManaged(dptr, bytes, library, name));
+	result = cuda.cuLibraryGetManaged(ADDRESS(made), BYTES(made), library, name);
+	return variables_hand_out(&made, used(&use, library, result), dptr, bytes);
 }
 
-CUresult cuLibraryUnload(CUlibrary library)
+CUresult cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmodule hmod, const char *name)
 {
+	struct variable made = {0};
+	CUresult result;
+
 	trace_call(__func__);
 	cuda_bind();
-	return unloaded(cuda.cuLibraryUnload(library));
+	result = cuda.cuModuleGetGlobal_v2(ADDRESS(made), BYTES(made), hmod, name);
+	return variables_hand_out(&made, result, dptr, bytes);
+}
+
+/* The address of a managed variable may not fit into the result of this version. So the driver is
+ * asked for all of it. */
+CUresult cuModuleGetGlobal(CUdeviceptr_v1 *dptr, unsigned int *bytes, CUmodule hmod,
+			   const char *name)
+{
+	struct variable made = {0};
+	CUdeviceptr_v1 address = 0;
+	unsigned int size = 0;
+	CUresult result;
+
+	trace_call(__func__);
+	cuda_bind();
+	result = cuda.cuModuleGetGlobal(dptr ? &address : NULL, bytes ? &size : NULL, hmod, name);
+	if (result == CUDA_SUCCESS &&
+	    cuda.cuModuleGetGlobal_v2(&made.address, &made.bytes, hmod, name) == CUDA_SUCCESS)
+		result = variables_admit(&made);
+	if (result == CUDA_SUCCESS && dptr)
+		*dptr = address;
+	if (result == CUDA_SUCCESS && bytes)
+		*bytes = size;
+	return result;
 }
 
 /* -- limits of a context ----------------------------------------------------------------------- */

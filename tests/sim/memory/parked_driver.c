@@ -277,6 +277,12 @@ static void with_unused_managed(void)
 	load_unused(managed);
 }
 
+static void with_managed_module(void)
+{
+	CHECK_OK(cuModuleLoadData(&module, managed));
+	parked_compare(); /* until then, its variable counts as code */
+}
+
 static CUresult find_variable(void)
 {
 	CUdeviceptr address;
@@ -289,6 +295,20 @@ static CUresult find_managed(void)
 	CUdeviceptr address;
 
 	return cuLibraryGetManaged(&address, NULL, library, "bytes");
+}
+
+static CUresult find_in_module(void)
+{
+	CUdeviceptr address;
+
+	return cuModuleGetGlobal_v2(&address, NULL, module, "bytes");
+}
+
+static CUresult find_low(void)
+{
+	CUdeviceptr_v1 address;
+
+	return cuModuleGetGlobal(&address, NULL, module, "bytes");
 }
 
 static CUresult unload_module(void)
@@ -329,6 +349,10 @@ static void end_library(void)
 		.name = row "_full", .call = function "@1", CODE, .make = does, .undo = nothing,  \
 		.result = CUDA_ERROR_OUT_OF_MEMORY, .beyond = 20                                  \
 	}
+#define CHUNK_MIB 128 /* by which managed memory is charged */
+#define FOUND(row, function, does)                                                \
+	PARKED(row, function, CODE, .prepare = with_managed_module, .make = does, \
+	       .undo = end_module, .charges = CHUNK_MIB, .leaves = CHUNK_MIB)
 #define USED(row, function, does)                                                 \
 	PARKED(row, function, CODE, .prepare = with_unused_library, .make = does, \
 	       .undo = end_library, .takes = 22, .charges = 22, .leaves = 22, .beyond = 22)
@@ -344,8 +368,10 @@ static const struct parked_row of_code[] = {
 	LOADED("library_file", "cuLibraryLoadFromFile", load_library_file, end_library),
 	USED("variable", "cuLibraryGetGlobal@1", find_variable),
 	PARKED("managed_variable", "cuLibraryGetManaged@1", CODE, .prepare = with_unused_managed,
-	       .make = find_managed, .undo = end_library, .takes = 22, .charges = 20, .leaves = 20,
-	       .beyond = 22),
+	       .make = find_managed, .undo = end_library, .takes = 22, .charges = 20 + CHUNK_MIB,
+	       .leaves = 20 + CHUNK_MIB, .beyond = 22),
+	FOUND("module_variable", "cuModuleGetGlobal_v2@1", find_in_module),
+	FOUND("module_variable_low", "cuModuleGetGlobal@1", find_low),
 	PARKED("unload", "cuModuleUnload@1", CODE, .prepare = with_module, .make = unload_module,
 	       .undo = nothing, GIVES(20), .found = true, .later = true),
 	PARKED("unload_library", "cuLibraryUnload@1", CODE, .prepare = with_library,

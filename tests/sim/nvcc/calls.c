@@ -26,6 +26,8 @@ cudaError_t cudaGraphicsMapResources(void); /* a stub: any parameters */
 static const char ptx[] = ".version 7.0\n"
 			  ".visible .global .align 4 .b8 words[64];\n"
 			  ".visible .entry spin_ns(.param .u64 ns) { ret; }\n";
+static const char managed_ptx[] =
+	".version 7.0\n.visible .global .attribute(.managed) .align 4 .b8 big[1073741824];\n";
 static char spin_host, words_host; /* their addresses stand for the kernel and the variable */
 
 static void no_error_yet(void)
@@ -159,11 +161,34 @@ static void rest(void)
 	CHECK_OK(cudaFree(NULL));
 }
 
-int main(void)
+/* A program with a managed variable of 1 GiB. fits: there is room for it. */
+static void managed_variable(bool fits)
 {
+	void **fatbin = __cudaRegisterFatBinary((void *)(uintptr_t)managed_ptx);
+	void *big = NULL;
+
+	__cudaRegisterManagedVar(fatbin, &big, NULL, "big", 0, (size_t)1 << 30, 0, 0);
+	__cudaRegisterFatBinaryEnd(fatbin);
+	CHECK_EQUAL(__cudaInitModule(fatbin), fits);
+	CHECK_EQUAL(big != NULL, fits);
+	if (fits)
+		memset(big, 1, 4096);
+	__cudaUnregisterFatBinary(fatbin);
+}
+
+/* With an argument: in a slice without room for the managed variable. */
+int main(int argc, char **argv)
+{
+	(void)argv;
+	if (argc > 1) {
+		managed_variable(false);
+		return 0;
+	}
 	no_error_yet();
 	threads();
 	host_code();
 	rest();
+	for (unsigned i = 0; i < 3; i++)
+		managed_variable(true);
 	return 0;
 }

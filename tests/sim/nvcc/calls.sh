@@ -7,4 +7,5 @@ trap 'rm -rf "$root"' EXIT
 export VGPU_STATE="$root/state" VGPU_SIM_STATE="$root/sim" VGPU_SIM_GPUS=2x4G
 unset LD_PRELOAD VGPU_POLICY CUDA_VISIBLE_DEVICES
 "$CALLS" || exit 1
-"$VGPU" run --memory 2G -- "$CALLS"
+"$VGPU" run --memory 2G -- "$CALLS" || exit 1
+"$VGPU" run --memory 900M -- "$CALLS" small
