@@ -1,5 +1,6 @@
 #include "paths.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static CUstream stream; /* the legacy default one */
@@ -40,16 +41,38 @@ static CUresult take_uneven(size_t bytes)
 	return result;
 }
 
+/* Has the device take managed memory, which it does when the memory is used. */
+static CUresult use_managed(CUdeviceptr address, size_t bytes)
+{
+	CUresult result = cuMemsetD8_v2(address, 1, bytes);
+
+	return result == CUDA_SUCCESS ? cuCtxSynchronize() : result;
+}
+
 static CUresult take_managed(size_t bytes)
 {
 	CUdeviceptr address;
 	CUresult result = cuMemAllocManaged(&address, bytes, CU_MEM_ATTACH_GLOBAL);
 
+	return result == CUDA_SUCCESS ? use_managed(address, bytes) : result;
+}
+
+/* A managed variable, looked up as the CUDA runtime does. */
+static CUresult take_variable(size_t bytes)
+{
+	CUdeviceptr address;
+	CUlibrary library;
+	CUresult result;
+	char text[256];
+
+	snprintf(text, sizeof(text),
+		 ".version 8.0\n.target sm_75\n.address_size 64\n"
+		 ".visible .global .attribute(.managed) .align 8 .b8 big[%zu];\n",
+		 bytes);
+	result = cuLibraryLoadData(&library, text, NULL, NULL, 0, NULL, NULL, 0);
 	if (result == CUDA_SUCCESS)
-		result = cuMemsetD8_v2(address, 1, bytes);
-	if (result == CUDA_SUCCESS)
-		result = cuCtxSynchronize();
-	return result;
+		result = cuLibraryGetManaged(&address, NULL, library, "big");
+	return result == CUDA_SUCCESS ? use_managed(address, bytes) : result;
 }
 
 static CUresult take_pitch(size_t bytes)
@@ -265,14 +288,25 @@ static CUresult take_stack(size_t bytes)
 }
 
 const struct path paths[] = {
-	{"alloc", take_plain},      {"tiny", take_tiny},
-	{"uneven", take_uneven},    {"managed", take_managed},
-	{"pitch", take_pitch},      {"context", take_context},
-	{"async", take_async},      {"async-small", take_async_small},
-	{"pool", take_from_pool},   {"after-pool", take_after_pool},
-	{"vmm", take_virtual},      {"mapped", take_mapped},
-	{"array", take_array},      {"array3d", take_array3d},
-	{"mipmap", take_mipmapped}, {"small-arrays", take_small_arrays},
-	{"graph", take_graph},      {"captured", take_captured},
-	{"stack", take_stack},      {NULL, NULL},
+	{"alloc", take_plain},
+	{"tiny", take_tiny},
+	{"uneven", take_uneven},
+	{"managed", take_managed},
+	{"pitch", take_pitch},
+	{"context", take_context},
+	{"async", take_async},
+	{"async-small", take_async_small},
+	{"pool", take_from_pool},
+	{"after-pool", take_after_pool},
+	{"vmm", take_virtual},
+	{"mapped", take_mapped},
+	{"array", take_array},
+	{"array3d", take_array3d},
+	{"mipmap", take_mipmapped},
+	{"small-arrays", take_small_arrays},
+	{"graph", take_graph},
+	{"captured", take_captured},
+	{"stack", take_stack},
+	{"variable", take_variable},
+	{NULL, NULL},
 };
