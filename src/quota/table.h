@@ -22,7 +22,7 @@ struct entry {
 		uint64_t amount;     /* bytes */
 		uint64_t size_bytes; /* mapping.c */
 		uint64_t owner;      /* binding.c: the multicast object or the array */
-		uint64_t count;      /* blocks.c, variable.c: those in a granule */
+		uint64_t count; /* blocks.c, variable.c: allocations or variables in a granule */
 	};
 	uint16_t device; /* CUDA ordinal */
 	bool managed : 1;

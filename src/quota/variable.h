@@ -19,8 +19,8 @@ int quota_variable_charge(int device, uint64_t address, uint64_t bytes);
 /* How many look-ups of variables there have been. */
 uint64_t quota_variable_look_ups(void);
 
-/* Moves on to the charged variable with the next higher number of a look-up. False: there is none.
- */
+/* Moves on to the charged variable whose last look-up comes next after variable->look_up. False:
+ * there is none. */
 bool quota_variable_next(struct quota_variable *variable);
 
 /* The driver has no managed memory at the variable's address, so its charge is refunded. If the

@@ -466,8 +466,9 @@ CUresult cuModuleGetGlobal(CUdeviceptr_v1 *dptr, unsigned int *bytes, CUmodule h
 	trace_call(__func__);
 	cuda_bind();
 	result = cuda.cuModuleGetGlobal(dptr ? &address : NULL, bytes ? &size : NULL, hmod, name);
-	if (result == CUDA_SUCCESS &&
-	    cuda.cuModuleGetGlobal_v2(&made.address, &made.bytes, hmod, name) == CUDA_SUCCESS)
+	if (result == CUDA_SUCCESS)
+		result = cuda.cuModuleGetGlobal_v2(&made.address, &made.bytes, hmod, name);
+	if (result == CUDA_SUCCESS)
 		result = variables_admit(&made);
 	if (result == CUDA_SUCCESS && dptr)
 		*dptr = address;

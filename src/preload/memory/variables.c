@@ -9,8 +9,8 @@
  * The application cannot free a variable: the driver refuses its address. The variable ends with
  * its module, its library or its context. After one of these has ended, the driver is asked whether
  * the address of each charged variable still is managed memory. If the driver gives no clear
- * answer, or other managed memory is at the address by then, the charge stays until the next such
- * call.
+ * answer, or other managed memory is at the address by then, the charge stays until a later such
+ * call finds none there.
  */
 #include "variables.h"
 
@@ -31,11 +31,15 @@ static CUresult ask(CUdeviceptr address, bool *ret_managed)
 	return result;
 }
 
-static bool says_managed(CUdeviceptr address)
+/* Fills in is_managed. */
+static CUresult complete(struct variable *variable)
 {
-	bool managed;
+	CUresult result;
 
-	return ask(address, &managed) == CUDA_SUCCESS && managed;
+	if (variable->is_managed)
+		return CUDA_SUCCESS;
+	result = ask(variable->address, &variable->is_managed);
+	return result == CUDA_ERROR_INVALID_VALUE ? CUDA_SUCCESS : result;
 }
 
 static bool has_ended(CUdeviceptr address)
@@ -60,15 +64,18 @@ static CUdevice device_of_look_up(void)
 	return device;
 }
 
-CUresult variables_admit(const struct variable *variable)
+CUresult variables_admit(struct variable *variable)
 {
 	CUdevice device;
 	CUresult result;
 	bool counted;
 	int error;
 
-	if (!quota_attached() || !(variable->is_managed || says_managed(variable->address)))
+	if (!quota_attached())
 		return CUDA_SUCCESS;
+	result = complete(variable);
+	if (result != CUDA_SUCCESS || !variable->is_managed)
+		return result;
 	device = device_of_look_up();
 	result = headroom_on(device, &counted);
 	if (result != CUDA_SUCCESS || !counted)
@@ -81,7 +88,7 @@ CUresult variables_admit(const struct variable *variable)
 	return error ? headroom_refuse(device, variable->bytes, error) : CUDA_SUCCESS;
 }
 
-CUresult variables_hand_out(const struct variable *variable, CUresult result, CUdeviceptr *dptr,
+CUresult variables_hand_out(struct variable *variable, CUresult result, CUdeviceptr *dptr,
 			    size_t *bytes)
 {
 	if (result == CUDA_SUCCESS)

@@ -15,11 +15,11 @@ struct variable {
 
 /* After a look-up. Charges the variable if it is managed. CUDA_SUCCESS: the application may have
  * it. */
-CUresult variables_admit(const struct variable *variable);
+CUresult variables_admit(struct variable *variable);
 
 /* The end of a look-up, to which the driver answered `result`: variables_admit, and then *dptr and
  * *bytes are set. Either may be NULL. */
-CUresult variables_hand_out(const struct variable *variable, CUresult result, CUdeviceptr *dptr,
+CUresult variables_hand_out(struct variable *variable, CUresult result, CUdeviceptr *dptr,
 			    size_t *bytes);
 
 /* Called after a module, a library or a context has ended: refunds the managed variables that ended
