@@ -195,7 +195,7 @@ struct vgpu_region_member {
 	uint64_t ended;     /* when the work was over that was in flight before it became 0 last */
 	union {
 		uint64_t ready; /* when the device's bucket will have recovered, and the device can
-				 * be the slice's; 0: they are. VGPU_MEMBER_FOR_TURN: below */
+				 * be the slice's; 0: both are so. VGPU_MEMBER_FOR_TURN: below */
 		uint64_t waits; /* in a device's group: since when a launch of the process waits;
 				 * 0: none does */
 	};
@@ -215,7 +215,8 @@ struct vgpu_region_member {
 #define VGPU_MEMBER_IN_FLIGHT 1 /* the group pays for the work */
 #define VGPU_MEMBER_CLAIMS    2 /* the slice's turns pay for it, or the process is about to launch */
 
-/* A bit of `ready`: a launch of the member waits for its device's turn. */
+/* A bit of `ready`: a launch of the member waits for its device's turn. While the gang is open, the
+ * others wait for it until the time in `ready` at most. */
 #define VGPU_MEMBER_FOR_TURN ((uint64_t)1)
 
 #define VGPU_GANG_MEMBERS_MAX 28

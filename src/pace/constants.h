@@ -84,9 +84,9 @@
  * other devices spin for longer. */
 #define GANG_TURN_LATE_NS (5 * NS_PER_MS)
 
-/* ns in which each member that waits looks whether the gang is open, and says whether it waits for
- * its turn. Half: a gang launches without one of its turns. Twice: its devices are idle for longer
- * if one of its hosts no longer waits. */
+/* Within so many ns, a member that waits has looked whether the gang is open, and has said whether
+ * it waits for its turn. Half: a gang launches without one of its turns. Twice: its devices are
+ * idle for longer if one of its hosts no longer waits. */
 #define GANG_TURN_SEEN_NS (GANG_DATE_POLL_NS + 100 * NS_PER_US)
 
 /* ns for which a gang is taken to close at least. Half: the turns of a gang whose kernels are short

@@ -104,7 +104,7 @@ struct gang_sight {
 	uint64_t ahead_ns; /* and about how much */
 	bool several;      /* the process has other members: a thread may serve several devices */
 	bool is_over;      /* its device's turn is over: another slice has the next one */
-	bool for_turn;     /* it needs its device's turn */
+	bool for_turn;     /* a launch of it waits for its device's turn */
 };
 
 /* 0: a launch of the member is admitted now. Otherwise the time in ns that it should wait until it

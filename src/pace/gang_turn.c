@@ -98,8 +98,9 @@ static uint64_t ask_open(struct turn *turn, const struct gang *gang, struct gang
 	struct turn_answer answer = turn_ask(turn, now_ns);
 	bool waits = answer.kind == TURN_WAIT, had = RELAXED_LOAD(self->turn_in) == opened_ns;
 
-	sight->for_turn =
-		true; /* if the gang is shut meanwhile, it opens at no date without this one */
+	/* If another member shuts the gang now, the gang does not open before this one has
+	 * published its date. */
+	sight->for_turn = true;
 	if (sight->ready_ns < GANG_TURN_POLL_NS)
 		sight->ready_ns = GANG_TURN_POLL_NS;
 	if (!had)
@@ -130,7 +131,7 @@ static uint64_t ask_open(struct turn *turn, const struct gang *gang, struct gang
 /* The gang is closing or shut since shut_at, and the member has no work in flight: notes when its
  * device could be the slice's. That time comes sooner if others become idle. It comes later only if
  * the word is the slice's already, and so shows when the device will be free. */
-static void note_date(struct turn *turn, const struct gang *gang, struct gang_member *self,
+static void note_date(const struct turn *turn, const struct gang *gang, struct gang_member *self,
 		      uint64_t shut_at, uint64_t date_ns, uint64_t now_ns)
 {
 	bool is_first = RELAXED_LOAD(self->dated_for) != shut_at;
@@ -139,7 +140,6 @@ static void note_date(struct turn *turn, const struct gang *gang, struct gang_me
 		return;
 	if (is_first) {
 		end_use(gang, self, now_ns);
-		turn_over(turn, now_ns, now_ns); /* the next one need not wait for the closing */
 		trace_write(TRACE_GANG_DATE, (int)self->device, (int64_t)since(date_ns, now_ns),
 			    turn_has_word(turn));
 	}
@@ -148,24 +148,39 @@ static void note_date(struct turn *turn, const struct gang *gang, struct gang_me
 	RELAXED_STORE(self->date_ns, date_ns & ~VGPU_MEMBER_FOR_TURN); /* as in `ready` */
 }
 
-uint64_t gang_turn_ask(struct turn *turn, const struct meter *meter, const struct gang *gang,
-		       struct gang_member *self, struct gang_sight *sight, uint64_t now_ns)
+static void set_closing(const struct meter *meter, struct turn *turn, const struct gang *gang)
 {
-	uint64_t shut_at = RELAXED_LOAD(gang->words->shut_at),
-		 closing_ns = RELAXED_LOAD(gang->words->closing_ns);
+	uint64_t closing_ns = RELAXED_LOAD(gang->words->closing_ns);
 
 	if (closing_ns < GANG_TURN_CLOSING_NS)
 		closing_ns = GANG_TURN_CLOSING_NS;
 	turns_set(meter, turn, ALL_PERCENT, closing_ns); /* the gang's buckets enforce the limit */
-	if (!shut_at)
-		return ask_open(turn, gang, self, sight, now_ns);
-	if (sight->in_flight)
-		return 0;
+}
+
+void gang_turn_date(struct turn *turn, const struct meter *meter, const struct gang *gang,
+		    struct gang_member *self, struct gang_sight *sight, uint64_t now_ns)
+{
+	uint64_t shut_at = RELAXED_LOAD(gang->words->shut_at);
+
+	set_closing(meter, turn, gang);
+	if (!shut_at || sight->in_flight)
+		return;
 	note_date(turn, gang, self, shut_at, turn_date(turn, now_ns), now_ns);
 	sight->for_turn = since(now_ns, RELAXED_LOAD(self->waits_at)) < GANG_TURN_SEEN_NS;
 	if (RELAXED_LOAD(self->date_ns) > now_ns + sight->ready_ns)
 		sight->ready_ns = RELAXED_LOAD(self->date_ns) - now_ns;
-	return 0;
+}
+
+uint64_t gang_turn_ask(struct turn *turn, const struct meter *meter, const struct gang *gang,
+		       struct gang_member *self, struct gang_sight *sight, uint64_t now_ns)
+{
+	RELAXED_STORE(self->waits_at, now_ns);
+	if (!gang_is_open(gang)) {
+		gang_turn_date(turn, meter, gang, self, sight, now_ns);
+		return 0;
+	}
+	set_closing(meter, turn, gang);
+	return ask_open(turn, gang, self, sight, now_ns);
 }
 
 void gang_turn_wish(struct turn *turn, const struct gang *gang, const struct gang_member *self,
@@ -173,9 +188,12 @@ void gang_turn_wish(struct turn *turn, const struct gang *gang, const struct gan
 {
 	uint64_t date_ns = gang_date_ns(gang, now_ns);
 
-	if (gang_is_open(gang) || !RELAXED_LOAD(gang->words->cut) || date_ns <= now_ns)
+	if (gang_is_open(gang) || !RELAXED_LOAD(gang->words->cut))
 		return;
-	turn_wish(turn, date_ns, waits && RELAXED_LOAD(self->date_ns) == date_ns, now_ns);
+	turn_over(turn, now_ns,
+		  now_ns); /* the gang has closed sooner than it announced, or later */
+	if (date_ns > now_ns)
+		turn_wish(turn, date_ns, waits && RELAXED_LOAD(self->date_ns) == date_ns, now_ns);
 }
 
 void gang_turn_leave(const struct meter *meter, const struct gang *gang, int device,

@@ -1,7 +1,8 @@
 /*
  * Inside pace/: the turns of a gang's member on its device (src/turn/). While other slices use any
- * device of the gang, the gang launches only in turns that begin on all of its devices at the same
- * time. docs/design/gang_turns.md says how the gang finds that time, and when it takes no turns.
+ * device of the gang, the gang launches only in turns that it has on all of these devices at the
+ * same time. docs/design/gang_turns.md says how the gang finds that time, and when it takes no
+ * turns.
  *
  * Only the slice's own gang takes turns. Two slices of a gang of several slices may use one device,
  * and their kernels may wait for each other.
@@ -26,13 +27,20 @@ static inline bool gang_turn_is_due(const struct turn *turn)
 bool gang_turn_goes_on(const struct turn *turn, const struct gang *gang,
 		       const struct gang_member *self, uint64_t now_ns);
 
-/* Before gang_ask, for each member of the process. It fills in when the device could be the
- * slice's, and whether its turn is over. Returns for how long a launch has to wait for the turn if
- * the gang is open; 0: it has the turn. now_ns: clock_steady_ns(), here as below. */
+/* Before gang_ask, for a member with a launch. It fills in when the device could be the slice's,
+ * that the member needs its turn, and whether its turn is over. Returns for how long the launch has
+ * to wait for the turns if the gang is open; 0: the gang has them. now_ns: clock_steady_ns(), here
+ * as below. */
 uint64_t gang_turn_ask(struct turn *turn, const struct meter *meter, const struct gang *gang,
 		       struct gang_member *self, struct gang_sight *sight, uint64_t now_ns);
 
-/* After gang_ask. It does nothing before the cut. waits: a thread waits to launch for the member.
+/* For another member of the process. While the gang is not open, it fills in when the device could
+ * be the slice's, and whether a launch of another thread waits for that. */
+void gang_turn_date(struct turn *turn, const struct meter *meter, const struct gang *gang,
+		    struct gang_member *self, struct gang_sight *sight, uint64_t now_ns);
+
+/* After gang_ask or gang_note_ready. It does nothing before the cut. waits: a thread waits to
+ * launch for the member.
  */
 void gang_turn_wish(struct turn *turn, const struct gang *gang, const struct gang_member *self,
 		    bool waits, uint64_t now_ns);

@@ -240,7 +240,7 @@ static void ready_other(struct meter *meter, struct member *member, uint64_t now
 		bucket_refill(meter->bucket, pct, now_ns);
 		sight.ready_ns = bucket_wait_ns(meter->bucket, pct);
 	}
-	gang_turn_ask(turn, meter, gang_of(member), self_of(member), &sight, now_ns);
+	gang_turn_date(turn, meter, gang_of(member), self_of(member), &sight, now_ns);
 	gang_note_ready(gang_of(member), self_of(member), sight.ready_ns, sight.for_turn, now_ns);
 	gang_turn_wish(turn, gang_of(member), self_of(member), false, now_ns);
 }
@@ -312,7 +312,6 @@ static uint64_t ask(struct meter *meter, struct member *member, const struct pac
 			turn_wish(turn, 0, false, now_ns);
 		return 0;
 	}
-	RELAXED_STORE(self_of(member)->waits_at, now_ns);
 	if (turn)
 		turn_wait_ns = gang_turn_ask(turn, meter, in, self_of(member), &sight, now_ns);
 	wait_ns = gang_ask(in, self_of(member), &sight, now_ns);

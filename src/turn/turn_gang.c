@@ -33,7 +33,6 @@ static uint64_t holder_until(struct turn *turn, const struct grant *grant, uint6
 {
 	const struct vgpu_turns_slice *holder = turn_slice_at(turn, grant->holder);
 	uint64_t until_ns = most_of(TURN_LOAD(holder->busy_until), grant->begin_ns);
-
 	uint64_t idle_since = TURN_SEE(holder->idle_since);
 
 	if (!grant->is_shared ||

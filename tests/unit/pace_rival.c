@@ -338,3 +338,26 @@ UNIT_TEST(test_wait_for_the_date_counts)
 	pace_set_gang(PACE_GANG_FOUND);
 	end_turns();
 }
+
+/* In a shut gang, a member waits for its turn if a launch of it asked a moment ago, whichever
+ * thread looks at the member. */
+UNIT_TEST(test_another_thread_waits)
+{
+	struct gang_sight sight = {.ready_ns = 0};
+	struct gang_member *self;
+	struct turn *turn;
+
+	begin_gang();
+	self = membership_self(1);
+	turn = turns_of(cores_meter_at(1), 1);
+	membership_gang(1)->words->shut_at = time_ns;
+	self->waits_at = time_ns;
+	gang_turn_date(turn, cores_meter_at(1), membership_gang(1), self, &sight, time_ns);
+	assert_true(sight.for_turn);
+	pass(GANG_TURN_SEEN_NS);
+	gang_turn_date(turn, cores_meter_at(1), membership_gang(1), self, &sight, time_ns);
+	assert_false(sight.for_turn);
+	membership_gang(1)->words->shut_at = 0;
+	pace_set_gang(PACE_GANG_FOUND);
+	end_turns();
+}

@@ -27,9 +27,9 @@ both() {
     other=$(awk "BEGIN { print $(rate "$root/other") / $bare }")
 }
 
-"$RANKS" "$@" >"$root/bare" || exit 1
-bare=$(rate "$root/bare")
 for turn in 1 2 3 4 5; do
+    "$RANKS" "$@" >"$root/bare" || exit 1
+    bare=$(rate "$root/bare")
     export VGPU_TURNS="$root/turns"
     both "turn$turn" "$@"
     echo "parts of bare's steps in turns: $one and $other"
