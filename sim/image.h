@@ -55,8 +55,8 @@ struct image {
 
 enum {
 	IMAGE_VARIABLE_ALIGNMENT = 256,
-	IMAGE_VARIABLE_BYTES_MAX = 1
-				   << 30, /* of all managed variables of an image, or its others */
+	/* Of all managed variables of an image, or of its others. */
+	IMAGE_VARIABLE_BYTES_MAX = 1 << 30,
 };
 
 /* ---- image.c */

@@ -26,7 +26,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	for (unsigned i = 0; i < image.variable_count; i++) {
 		const struct image_variable *variable = &image.variables[i];
 
-		check(variable->offset + variable->bytes <= image.variable_bytes);
+		check(variable->offset + variable->bytes <=
+		      (variable->managed ? image.managed_bytes : image.variable_bytes));
 		check(variable->initial.count <= variable->bytes);
 	}
 	image_free(&image);
