@@ -9,7 +9,7 @@
 #     NAME FILE      a name for the rule, and the file that keeps it
 #     a comment of the file, or of a header in its directory, that states the rule
 #     a Perl expression that changes the file's whole text so that the rule is broken
-#     make's targets that are built after that
+#     the targets that are built after that
 #     the tests that should fail, a regular expression for ctest
 #
 # The second line may be a part of the comment. Line breaks, capital letters and a full stop at the
@@ -59,7 +59,7 @@ say() # RESULT NAME RULE
 
 build_targets() # TARGET…
 {
-    nice make -C "$build" "$@" >"$text.log" 2>&1
+    nice cmake --build "$build" ${1:+--target} "$@" >"$text.log" 2>&1
 }
 
 run_tests() # EXPRESSION
