@@ -333,12 +333,12 @@ static uint64_t recovery_ns(const struct gang *gang, const struct gang_sight *si
 void gang_note_ready(const struct gang *gang, struct gang_member *self, uint64_t ready_ns,
 		     bool for_turn, uint64_t now_ns)
 {
-	uint64_t ready = ready_ns ? (now_ns + ready_ns) & ~VGPU_MEMBER_FOR_TURN : 0;
+	uint64_t ready = 0;
 
-	if (for_turn)
-		ready = (now_ns + ready_ns) | VGPU_MEMBER_FOR_TURN;
+	if (ready_ns || for_turn)
+		ready = (now_ns + ready_ns) & ~VGPU_MEMBER_FOR_TURN;
 	if (gang->kind != GANG_OF_DEVICE)
-		RELAXED_STORE(self->entry->ready, ready);
+		RELAXED_STORE(self->entry->ready, for_turn ? ready | VGPU_MEMBER_FOR_TURN : ready);
 }
 
 bool gang_waits_for_turn(const struct gang *gang, const struct gang_member *self, uint64_t now_ns)
@@ -493,12 +493,12 @@ uint64_t gang_ask(const struct gang *gang, struct gang_member *self, const struc
 
 	if (gang->kind == GANG_OF_SLICES && seen_since && seen_since != closing_since)
 		see_opened(gang, self, seen_since);
+	if (!closing_since && sight->level_ns > closing_level_ns(gang) && !sight->is_over)
+		return gang->kind == GANG_OF_DEVICE
+			       ? holder_ask(gang, self, sight->in_flight, now_ns)
+			       : 0;
+	gang_note_ready(gang, self, sight->ready_ns, sight->for_turn, now_ns);
 	if (!closing_since) {
-		if (sight->level_ns > closing_level_ns(gang) && !sight->is_over)
-			return gang->kind == GANG_OF_DEVICE
-				       ? holder_ask(gang, self, sight->in_flight, now_ns)
-				       : 0;
-		gang_note_ready(gang, self, sight->ready_ns, sight->for_turn, now_ns);
 		if (RELAXED_CAS(gang->words->shut_at, closing_since, now_ns)) {
 			RELAXED_STORE(gang->words->cut, 0);
 			trace_write(TRACE_GANG_SHUT, device_of(self), sight->level_ns, 0);
@@ -514,7 +514,6 @@ uint64_t gang_ask(const struct gang *gang, struct gang_member *self, const struc
 		see_closing(self, closing_since, progress, now_ns);
 	else
 		note_progress(self, progress, now_ns);
-	gang_note_ready(gang, self, sight->ready_ns, sight->for_turn, now_ns);
 	wait_ns = ask_not_open(gang, self, sight, others, now_ns);
 	if (gang->kind == GANG_OF_DEVICE)
 		holder_note_wait(self, wait_ns && !sight->in_flight, now_ns);

@@ -190,8 +190,7 @@ void gang_turn_wish(struct turn *turn, const struct gang *gang, const struct gan
 
 	if (gang_is_open(gang) || !RELAXED_LOAD(gang->words->cut))
 		return;
-	turn_over(turn, now_ns,
-		  now_ns); /* the gang has closed sooner than it announced, or later */
+	turn_over(turn, now_ns, now_ns); /* the announced end was an estimate */
 	if (date_ns > now_ns)
 		turn_wish(turn, date_ns, waits && RELAXED_LOAD(self->date_ns) == date_ns, now_ns);
 }

@@ -2,7 +2,7 @@
  * Inside pace/: a lease is a number of launches that a thread may make without asking the pacer
  * (docs/design/pacing.md). The thread adds their costs up in words of its own, and charges them
  * when it asks the next time, or when the next part of the lease begins. A launch that the driver
- * refuses is charged as well. What is not charged when the thread ends is lost.
+ * refuses is charged as well. Costs that the thread has not charged when it ends are lost.
  *
  * A thread asks after a pause, and after it has waited for its work. Then the driver can report
  * that the device was idle, where costs only give an estimate. A launch that is due for a sample

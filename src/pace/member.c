@@ -227,7 +227,7 @@ static struct member *next_other(const struct member *but, int device)
 	return NULL;
 }
 
-/* For a member for which no thread waits to launch: it has its turn at the same date as others. */
+/* For a member other than the one that launches: it has its turn at the same date. */
 static void ready_other(struct meter *meter, struct member *member, uint64_t now_ns)
 {
 	struct turn *turn = turn_of(meter, member);

@@ -339,6 +339,28 @@ UNIT_TEST(test_wait_for_the_date_counts)
 	end_turns();
 }
 
+/* The gang has said until when it closes. It takes that back at the cut, and not before. */
+UNIT_TEST(test_gives_way_at_the_cut)
+{
+	struct vgpu_region_group *words;
+	struct turn *turn;
+
+	begin_gang();
+	turn = turns_of(cores_meter_at(0), 0);
+	words = membership_gang(0)->words;
+	words->shut_at = time_ns;
+	words->cut = 0;
+	turn->told_until = time_ns + 2 * MS;
+	gang_turn_wish(turn, membership_gang(0), membership_self(0), true, time_ns);
+	assert_int_equal(turn->told_until, time_ns + 2 * MS);
+	words->cut = 1;
+	gang_turn_wish(turn, membership_gang(0), membership_self(0), true, time_ns);
+	assert_int_equal(turn->told_until, 0);
+	words->shut_at = 0;
+	pace_set_gang(PACE_GANG_FOUND);
+	end_turns();
+}
+
 /* In a shut gang, a member waits for its turn if a launch of it asked a moment ago, whichever
  * thread looks at the member. */
 UNIT_TEST(test_another_thread_waits)

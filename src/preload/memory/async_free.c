@@ -238,8 +238,8 @@ static bool found_gone(CUdevice device, bool pointers, uint64_t *bytes)
 	return found;
 }
 
-/* Pointers come first. What is charged here for others that are still open may be in another
- * process's figure, and shows no block to be freed. */
+/* Pointers come first. Other pointers may still be open, and charged here, while their memory is in
+ * another process's figure. Such a charge does not show that a block was freed. */
 bool async_free_found_gone(CUdevice device, uint64_t bytes)
 {
 	uint64_t moved;

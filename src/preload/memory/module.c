@@ -411,35 +411,40 @@ CUresult cuLibraryGetModule(CUmodule *pMod, CUlibrary library)
 
 /* Where the driver stores what it reports of a variable: always both values, because a managed
  * variable is charged by them. If the application wants neither, the driver refuses the call. */
-#define ADDRESS(variable) (dptr || bytes ? &(variable).address : NULL)
-#define BYTES(variable)   (dptr || bytes ? &(variable).bytes : NULL)
+#define ADDRESS(variable) (dptr || bytes ? &(variable)->address : NULL)
+#define BYTES(variable)   (dptr || bytes ? &(variable)->bytes : NULL)
+
+typedef CUresult look_up_in_library(CUdeviceptr *dptr, size_t *bytes, CUlibrary library,
+				    const char *name);
+
+static CUresult look_up(struct variable *made, look_up_in_library *driver, CUdeviceptr *dptr,
+			size_t *bytes, CUlibrary library, const char *name)
+{
+	struct first_use use;
+	CUresult result = use_begins(&use, library);
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = used(&use, library, driver(ADDRESS(made), BYTES(made), library, name));
+	return variables_hand_out(made, result, dptr, bytes);
+}
 
 CUresult cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name)
 {
 	struct variable made = {0};
-	struct first_use use;
-	CUresult result;
 
+	trace_call(__func__);
 	cuda_bind();
-	result = TRACE_CALLED(use_begins(&use, library));
-	if (result != CUDA_SUCCESS)
-		return result;
-	result = cuda.cuLibraryGetGlobal(ADDRESS(made), BYTES(made), library, name);
-	return variables_hand_out(&made, used(&use, library, result), dptr, bytes);
+	return look_up(&made, cuda.cuLibraryGetGlobal, dptr, bytes, library, name);
 }
 
 CUresult cuLibraryGetManaged(CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name)
 {
 	struct variable made = {.is_managed = true};
-	struct first_use use;
-	CUresult result;
 
+	trace_call(__func__);
 	cuda_bind();
-	result = TRACE_CALLED(use_begins(&use, library));
-	if (result != CUDA_SUCCESS)
-		return result;
-	result = cuda.cuLibraryGetManaged(ADDRESS(made), BYTES(made), library, name);
-	return variables_hand_out(&made, used(&use, library, result), dptr, bytes);
+	return look_up(&made, cuda.cuLibraryGetManaged, dptr, bytes, library, name);
 }
 
 CUresult cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmodule hmod, const char *name)
@@ -449,7 +454,7 @@ CUresult cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmodule hmod, c
 
 	trace_call(__func__);
 	cuda_bind();
-	result = cuda.cuModuleGetGlobal_v2(ADDRESS(made), BYTES(made), hmod, name);
+	result = cuda.cuModuleGetGlobal_v2(ADDRESS(&made), BYTES(&made), hmod, name);
 	return variables_hand_out(&made, result, dptr, bytes);
 }
 
@@ -498,7 +503,7 @@ static bool is_taken_later(CUlimit limit)
 	return limit == CU_LIMIT_MALLOC_HEAP_SIZE || limit == CU_LIMIT_PRINTF_FIFO_SIZE;
 }
 
-/* What has to be reserved before the limit is raised. */
+/* How much memory has to be reserved before the limit is raised. */
 static uint64_t bytes_of(CUlimit limit, size_t before, size_t after)
 {
 	if (limit == CU_LIMIT_STACK_SIZE)

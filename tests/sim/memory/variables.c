@@ -33,7 +33,7 @@ static void load_library(const char *image)
 	CHECK_OK(cuLibraryLoadData(&library, image, NULL, NULL, 0, NULL, NULL, 0));
 }
 
-/* What is charged for managed variables on a device where nothing else is allocated. */
+/* The charge for managed variables on a device where nothing else is allocated. */
 static void assert_charged(uint64_t bytes)
 {
 	CHECK_EQUAL(ledger_own(0).data, bytes);
@@ -197,7 +197,7 @@ TEST(no_room)
 	assert_charged(2 * CHUNK);
 }
 
-/* What variables take, other allocations cannot have. */
+/* Other allocations cannot have the memory that variables take. */
 TEST(with_others)
 {
 	CUdeviceptr address;
