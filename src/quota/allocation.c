@@ -147,13 +147,13 @@ void quota_cancel(const struct quota_reservation *reservation)
 	account_end();
 }
 
-/* Until it is certain that the block stays, nobody finds it: an export of a block that is refused
- * would keep its memory. */
+/* If the block took more than is reserved, it may be refused. Nobody finds it until that is
+ * certain: an export of a block that is refused would keep its memory. */
 int quota_settle(struct quota_reservation *reservation, const struct block *block)
 {
 	uint64_t taken, left;
 	struct block removed;
-	int error = blocks_enter_unsettled(block, &taken);
+	int error = blocks_enter_charged(block, reservation->bytes, &taken);
 
 	if (error)
 		return -EDQUOT;
@@ -171,7 +171,8 @@ int quota_settle(struct quota_reservation *reservation, const struct block *bloc
 		reservation->refused = *block;
 		return -EDQUOT;
 	}
-	blocks_settled(block);
+	if (taken > reservation->bytes)
+		blocks_settled(block);
 	if (trace_wants(TRACE_MEMORY))
 		trace_allocation(TRACE_ALLOCATED, reservation->device, block->size_bytes, taken);
 	end_tentative(reservation);
@@ -221,8 +222,6 @@ bool quota_free_begin(uint64_t address, struct quota_release *ret_release)
 {
 	struct quota_release release;
 
-	if (!blocks_known(address)) /* most often a pool's: not worth a stamp */
-		return false;
 	account_begin();
 	if (!blocks_leave(address, &release.block, &release.bytes)) {
 		account_end();

@@ -222,13 +222,13 @@ static void unmark_locked(const struct block *block, bool is_block)
 		mark->reused |= is_block;
 }
 
-static int enter(const struct block *block, bool is_settled, uint64_t *ret_bytes)
+int blocks_enter_charged(const struct block *block, uint64_t charged_bytes, uint64_t *ret_bytes)
 {
 	int64_t taken;
 
 	lock_acquire(&lock);
 	taken = enter_locked(block);
-	if (taken >= 0 && !is_settled)
+	if (taken >= 0 && (uint64_t)taken > charged_bytes)
 		mark_locked(&leaving, block);
 	lock_release(&lock);
 	if (taken < 0)
@@ -239,12 +239,7 @@ static int enter(const struct block *block, bool is_settled, uint64_t *ret_bytes
 
 int blocks_enter(const struct block *block, uint64_t *ret_bytes)
 {
-	return enter(block, true, ret_bytes);
-}
-
-int blocks_enter_unsettled(const struct block *block, uint64_t *ret_bytes)
-{
-	return enter(block, false, ret_bytes);
+	return blocks_enter_charged(block, UINT64_MAX, ret_bytes);
 }
 
 void blocks_settled(const struct block *block)
@@ -273,16 +268,6 @@ void blocks_left(const struct block *block, bool lingers)
 		mark_locked(&lingering, block);
 	unmark_locked(block, false);
 	lock_release(&lock);
-}
-
-bool blocks_known(uint64_t address)
-{
-	bool known;
-
-	lock_acquire(&lock);
-	known = table_find(&granules, address >> GRANULE_SHIFT) != NULL;
-	lock_release(&lock);
-	return known;
 }
 
 static bool is_leaving_locked(uint64_t address)

@@ -40,9 +40,10 @@ struct block {
  * entered then. */
 int blocks_enter(const struct block *block, uint64_t *ret_bytes);
 
-/* blocks_enter_unsettled does the same, and blocks_find does not find the block until
- * blocks_settled. The caller may also take it out by blocks_remove: then blocks_left follows. */
-int blocks_enter_unsettled(const struct block *block, uint64_t *ret_bytes);
+/* blocks_enter_charged does the same for an allocation that charged_bytes are charged for. If it
+ * took more than that, blocks_find does not find the block until blocks_settled. The caller may
+ * also take it out by blocks_remove: then blocks_left follows. */
+int blocks_enter_charged(const struct block *block, uint64_t charged_bytes, uint64_t *ret_bytes);
 void blocks_settled(const struct block *block);
 
 /* Takes an allocation out by its address. False: not one of ours (then nothing happens). ret_bytes:
@@ -57,9 +58,6 @@ bool blocks_remove(uint64_t address, struct block *ret_block, uint64_t *ret_byte
  * report that. Then the block is not found until another one is entered at the address. */
 bool blocks_leave(uint64_t address, struct block *ret_block, uint64_t *ret_bytes);
 void blocks_left(const struct block *block, bool lingers);
-
-/* Whether there is one there, or in its granule. */
-bool blocks_known(uint64_t address);
 
 /* Looks for the allocation that begins at an address. *ret_bytes is the size of all granules that
  * it lies in, also of those that others share. Of the allocations within one granule only the

@@ -186,13 +186,17 @@ static bool pay_for_code(uint64_t now)
 static bool is_due(int device, bool hurries)
 {
 	uint64_t now = clock_coarse_ns();
-	uint64_t interval = affordable_ns(RECONCILE_INTERVAL_NS, ANSWER_TIMES);
-	uint64_t urgent = affordable_ns(NARROW_INTERVAL_NS, ANSWER_TIMES_URGENT);
 	uint64_t last = __atomic_load_n(&reconciled_ns[device], __ATOMIC_RELAXED);
-	bool guess = __atomic_load_n(&unmeasured[device], __ATOMIC_ACQUIRE);
+	bool code = is_code_due(device), guess;
+	uint64_t interval, urgent;
 
-	if (is_code_due(device) && (urgent == NARROW_INTERVAL_NS || pay_for_code(now) ||
-				    (hurries && now - last >= urgent))) {
+	if (!code && last && now - last < NARROW_INTERVAL_NS) /* the shortest interval */
+		return false;
+	interval = affordable_ns(RECONCILE_INTERVAL_NS, ANSWER_TIMES);
+	urgent = affordable_ns(NARROW_INTERVAL_NS, ANSWER_TIMES_URGENT);
+	guess = __atomic_load_n(&unmeasured[device], __ATOMIC_ACQUIRE);
+	if (code && (urgent == NARROW_INTERVAL_NS || pay_for_code(now) ||
+		     (hurries && now - last >= urgent))) {
 		__atomic_store_n(&reconciled_ns[device], now, __ATOMIC_RELAXED);
 		return true;
 	}

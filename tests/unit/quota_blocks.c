@@ -416,7 +416,7 @@ UNIT_TEST(test_unmarked)
 	assert_true(is_found(BASE + KIB));
 }
 
-/* A block is found when it is settled, or not any more. */
+/* A block that took more than is charged is found once it is settled. */
 UNIT_TEST(test_unsettled)
 {
 	const struct block big = {.address = BASE, .size_bytes = 8 * MIB, .context = 1},
@@ -424,32 +424,45 @@ UNIT_TEST(test_unsettled)
 	struct block removed;
 	uint64_t bytes;
 
-	enter(BASE + 64 * MIB + KIB, KIB);
-	assert_int_equal(blocks_enter_unsettled(&big, &bytes), 0);
+	assert_int_equal(blocks_enter_charged(&big, 6 * MIB, &bytes), 0);
 	assert_int_equal(bytes, 8 * MIB);
-	assert_int_equal(blocks_enter_unsettled(&small, &bytes), 0);
-	assert_int_equal(bytes, 0);
+	assert_int_equal(blocks_enter_charged(&small, 0, &bytes), 0);
+	assert_int_equal(bytes, 2 * MIB);
 	assert_false(is_found(big.address));
 	assert_false(is_found(small.address));
 	blocks_settled(&big);
 	assert_true(is_found(big.address));
+	enter(small.address + KIB, KIB);
 	assert_true(blocks_remove(small.address, &removed, &bytes));
 	assert_false(is_found(small.address));
 	blocks_left(&small, false);
 	assert_true(is_found(small.address)); /* as far as is known */
 }
 
-/* The driver gives the address of a block that is being freed to one that is settled. */
+UNIT_TEST(test_charged_is_settled)
+{
+	const struct block big = {.address = BASE, .size_bytes = 8 * MIB, .context = 1},
+			   small = {.address = BASE + 64 * MIB, .size_bytes = KIB, .context = 1};
+	uint64_t bytes;
+
+	assert_int_equal(blocks_enter_charged(&big, 8 * MIB, &bytes), 0);
+	assert_true(is_found(big.address));
+	enter(small.address + KIB, KIB);
+	assert_int_equal(blocks_enter_charged(&small, 0, &bytes), 0);
+	assert_int_equal(bytes, 0);
+	assert_true(is_found(small.address));
+}
+
+/* The driver gives the address of a block that is being freed to one that is settled later. */
 UNIT_TEST(test_settled_meanwhile)
 {
 	const struct block block = {.address = BASE, .size_bytes = KIB, .context = 1};
 	struct block first;
 	uint64_t bytes;
 
-	enter(BASE + KIB, KIB);
 	enter(BASE, KIB);
 	first = begin_to_leave(BASE);
-	assert_int_equal(blocks_enter_unsettled(&block, &bytes), 0);
+	assert_int_equal(blocks_enter_charged(&block, 0, &bytes), 0);
 	assert_false(is_found(BASE));
 	blocks_settled(&block);
 	assert_true(is_found(BASE));
