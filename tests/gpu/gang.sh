@@ -13,7 +13,7 @@ usage: tests/gpu/gang.sh [OPTION...] BUILD [KIND...]
   --quotas "P..."   default "30 50 80"; a pair P:Q gives the GPUs unlike quotas in turn; none: in a slice without limits
   --pin             eight processors for each rank: its host's speed then varies less from run to run
   --apart           a slice for each rank, joined by a name
-  --beside          two jobs at once, at 30 and 60, that take turns; and the same without turns
+  --beside "P:Q.."  two jobs at once, at P and Q percent, that take turns; and the same without turns
   --next-to "US.."  a job at 30, on whose first GPU a slice of 60 always has kernels of that length queued; likewise
   --sweep "PHASE.." one run, through phases of so many seconds each: a quota, none, or pause:MS (gang.py); with
                     VGPU_TRACE set, the last decisions of each phase are in $GANG_TRACES/KIND.PHASE
@@ -21,7 +21,7 @@ KIND is ddp, tp, graph, pipeline, fsdp, single or late.
 TEXT
 }
 
-limit=90 seconds=6 turns=1 quotas='30 50 80' apart=no beside=no next_to='' pin=no sweep=
+limit=90 seconds=6 turns=1 quotas='30 50 80' apart=no beside='' next_to='' pin=no sweep=
 while [ $# -gt 0 ]; do
     case $1 in
     --seconds) seconds=$2; shift ;;
@@ -29,7 +29,7 @@ while [ $# -gt 0 ]; do
     --quotas) quotas=$2; shift ;;
     --apart) apart=yes ;;
     --pin) pin=yes ;;
-    --beside) beside=yes ;;
+    --beside) beside=$2; shift ;;
     --next-to) next_to=$2; shift ;;
     --sweep) sweep=$2; shift ;;
     --help) usage; exit 0 ;;
@@ -136,15 +136,15 @@ say() {
     }'
 }
 
-# two_jobs MODE: at once.
+# two_jobs MODE QUOTA QUOTA: at once.
 two_jobs() {
-    job 29800 "$scratch/one" "$kind" "$build/vgpu run --name one --cores 30 --"
+    job 29800 "$scratch/one" "$kind" "$build/vgpu run --name one --cores $2 --"
     pinned=$((8 * gpus))
-    job 29900 "$scratch/other" "$kind" "$build/vgpu run --name other --cores 60 --"
+    job 29900 "$scratch/other" "$kind" "$build/vgpu run --name other --cores $3 --"
     pinned=0
     wait
-    say "$kind" "30 $1" "$scratch/one" "$bare" -
-    say "$kind" "60 $1" "$scratch/other" "$bare" -
+    say "$kind" "$2 $1" "$scratch/one" "$bare" -
+    say "$kind" "$3 $1" "$scratch/other" "$bare" -
 }
 
 # next_to MODE US: a job, and another slice's kernels. The job starts within 15 s, and then runs for $seconds.
@@ -179,10 +179,10 @@ turn() {
     for mode in turns without; do
         with_turns $mode
         for length in $next_to; do next_to "$mode" "$length"; done
-        [ "$beside" = no ] || two_jobs "$mode"
+        for pair in $beside; do two_jobs "$mode" "${pair%:*}" "${pair#*:}"; done
     done
     unset VGPU_TURNS
-    [ "$beside$next_to" = no ] || return 0
+    [ -z "$beside$next_to" ] || return 0
     for quota in $quotas; do
         case $quota,$apart in
         *,yes) run "$scratch/limited" "$kind" "$build/vgpu run --name rank%r-$quota --gang job --cores $quota --" ;;

@@ -66,6 +66,16 @@ fill() {
     done
 }
 
+# Waits until no other process is on the GPU: its memory would be in the figures.
+wait_for_idle_gpu() {
+    tries=0
+    until [ "$(counted)" = 0 ]; do
+        tries=$((tries + 1))
+        [ "$tries" -lt 100 ] || { echo "gpu-check: other processes hold memory of the GPU:"; nvidia-smi; exit 1; }
+        sleep 0.1
+    done
+}
+
 # What is charged to a slice whose processes have ended: nothing.
 left() {
     if [ -e "$scratch/slices/$1/region" ]; then
@@ -94,6 +104,7 @@ conclude() {
 
 if [ "$simulated" = no ]; then
     nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
+    wait_for_idle_gpu
     baseline=$(used)
 else
     export LD_LIBRARY_PATH="$build/sim${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"

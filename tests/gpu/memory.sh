@@ -29,6 +29,14 @@ for path in alloc tiny uneven pitch managed async async-small pool after-pool vm
     left "$path"
 done
 
+echo "Memory that is given back in each step:"
+fill unloaded 1 -- "$build/tests/gpu/take" variable-unloaded 64
+wait_for "$scratch/out" '^variable-unloaded [0-9]' 1
+check "variable-unloaded: taken in all" "$(awk '/^variable-unloaded/ { print $2 }' "$scratch/out")" $((2 * quota)) 999999
+check "variable-unloaded: the ledger" "$(ledger unloaded | awk '$1 == "used" { print $3 }')" 0 700
+release
+left unloaded
+
 if command -v nvcc >/dev/null && nvcc -o "$scratch/runtime" "$here/runtime.cu" 2>/dev/null; then
     echo "Through the CUDA runtime (nvcc):"
     fill runtime 1 -- "$scratch/runtime"

@@ -58,10 +58,9 @@ static CUresult take_managed(size_t bytes)
 }
 
 /* A managed variable, looked up as the CUDA runtime does. */
-static CUresult take_variable(size_t bytes)
+static CUresult load_variable(size_t bytes, CUlibrary *ret_library)
 {
 	CUdeviceptr address;
-	CUlibrary library;
 	CUresult result;
 	char text[256];
 
@@ -69,10 +68,26 @@ static CUresult take_variable(size_t bytes)
 		 ".version 8.0\n.target sm_75\n.address_size 64\n"
 		 ".visible .global .attribute(.managed) .align 8 .b8 big[%zu];\n",
 		 bytes);
-	result = cuLibraryLoadData(&library, text, NULL, NULL, 0, NULL, NULL, 0);
+	result = cuLibraryLoadData(ret_library, text, NULL, NULL, 0, NULL, NULL, 0);
 	if (result == CUDA_SUCCESS)
-		result = cuLibraryGetManaged(&address, NULL, library, "big");
+		result = cuLibraryGetManaged(&address, NULL, *ret_library, "big");
 	return result == CUDA_SUCCESS ? use_managed(address, bytes) : result;
+}
+
+static CUresult take_variable(size_t bytes)
+{
+	CUlibrary library;
+
+	return load_variable(bytes, &library);
+}
+
+/* Given back at once: it is never refused. */
+static CUresult take_and_unload_variable(size_t bytes)
+{
+	CUlibrary library;
+	CUresult result = load_variable(bytes, &library);
+
+	return result == CUDA_SUCCESS ? cuLibraryUnload(library) : result;
 }
 
 static CUresult take_pitch(size_t bytes)
@@ -308,5 +323,6 @@ const struct path paths[] = {
 	{"captured", take_captured},
 	{"stack", take_stack},
 	{"variable", take_variable},
+	{"variable-unloaded", take_and_unload_variable},
 	{NULL, NULL},
 };

@@ -13,13 +13,16 @@ if [ -z "$libraries" ] || ! nvidia-smi -L >/dev/null 2>&1; then
     exit 77
 fi
 [ $# -gt 0 ] || set -- array capture context fork graph green host image ipc ipc_pools library memory pages pool \
-    procaddress share timeline utilization virtual visible
+    procaddress share timeline utilization variable virtual visible
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 same=0 differ=0
 for name; do
     status=0
-    LD_LIBRARY_PATH=$libraries timeout "$seconds" "$build/tests/sim/selftest/sim_selftest_$name" >"$log" 2>&1 || status=$?
+    LD_LIBRARY_PATH=$libraries setsid timeout "$seconds" "$build/tests/sim/selftest/sim_selftest_$name" >"$log" 2>&1 &
+    group=$!
+    wait "$group" || status=$?
+    kill -KILL -- "-$group" 2>/dev/null || : # processes that the test did not end
     if [ "$status" -eq 0 ]; then
         same=$((same + 1))
         printf 'same     %s\n' "$name"
