@@ -22,7 +22,7 @@ static bool is_turnless(const struct gang *gang)
 /* The process's part in the turns of the device; NULL: there are none for the gang. */
 static struct turn *file_of(const struct meter *meter, const struct gang *gang, int device)
 {
-	return gang && gang->kind == GANG_OF_SLICE ? turns_of(meter, device) : NULL;
+	return gang && gang->kind != GANG_OF_DEVICE ? turns_of(meter, device) : NULL;
 }
 
 struct turn *gang_turn_of(const struct meter *meter, const struct gang *gang, int device)
@@ -34,6 +34,27 @@ struct turn *gang_turn_of(const struct meter *meter, const struct gang *gang, in
 	if (!RELAXED_LOAD(turn->is_idle)) /* others have the device for themselves */
 		turn_wish(turn, 0, false, clock_steady_ns());
 	return NULL;
+}
+
+/* The gang takes no turns for a while. */
+static void go_turnless(const struct gang *gang, uint64_t now_ns)
+{
+	RELAXED_STORE(gang->table->turnless_until, now_ns + GANG_TURNLESS_NS);
+}
+
+/* Whether another slice of the gang uses the device. The kernels of both may wait for each other,
+ * so neither slice can wait for a turn. */
+static bool is_shared(const struct turn *turn, const struct gang *gang)
+{
+	const struct vgpu_region_member *member;
+
+	for (unsigned i = 0; (member = gang_table_next(gang, &i));) {
+		uint64_t slice = RELAXED_LOAD(member->slice);
+
+		if (slice != gang->slice && turn_has_slice(turn, slice))
+			return true;
+	}
+	return false;
 }
 
 /* -- whether turns are worth it --------------------------------------------------------------- */
@@ -59,7 +80,7 @@ static void end_use(const struct gang *gang, struct gang_member *self, uint64_t 
 	if (count == GANG_TURN_USES &&
 	    used_ns * ALL_PERCENT < (int64_t)all_ns * GANG_TURN_USE_PCT) {
 		trace_write(TRACE_GANG_TURNLESS, (int)self->device, used_ns, (int64_t)all_ns);
-		RELAXED_STORE(gang->table->turnless_until, now_ns + GANG_TURNLESS_NS);
+		go_turnless(gang, now_ns);
 	}
 	if (count == GANG_TURN_USES)
 		all_ns = 0, used_ns = 0, count = 0;
@@ -175,6 +196,11 @@ uint64_t gang_turn_ask(struct turn *turn, const struct meter *meter, const struc
 		       struct gang_member *self, struct gang_sight *sight, uint64_t now_ns)
 {
 	RELAXED_STORE(self->waits_at, now_ns);
+	if (is_shared(turn, gang)) {
+		trace_write(TRACE_GANG_SHARES, (int)self->device, 0, 0);
+		go_turnless(gang, now_ns);
+		return 0;
+	}
 	if (!gang_is_open(gang)) {
 		gang_turn_date(turn, meter, gang, self, sight, now_ns);
 		return 0;

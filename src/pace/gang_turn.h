@@ -3,9 +3,6 @@
  * device of the gang, the gang launches only in turns that it has on all of these devices at the
  * same time. docs/design/gang_turns.md says how the gang finds that time, and when it takes no
  * turns.
- *
- * Only the slice's own gang takes turns. Two slices of a gang of several slices may use one device,
- * and their kernels may wait for each other.
  */
 #pragma once
 

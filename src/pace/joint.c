@@ -84,13 +84,6 @@ static bool lives(const struct gang *gang, uint32_t owner)
 	return gang_file_lives(&joint_of(gang)->file, owner);
 }
 
-static uint64_t slice_number(const struct region *region)
-{
-	uint64_t number = region->inode ^ (uint64_t)region->made << 32;
-
-	return number ? number : 1;
-}
-
 /* The gang that this process is in, for the others of the slice to see. */
 static void show(uint64_t number)
 {
@@ -166,7 +159,7 @@ static int open_file(const char *path, struct fault *fault)
 		.table = &joint->file.file->gang,
 		.devices = joined->file->own.device,
 		.turns = joined->file->turn,
-		.slice = slice_number(joined),
+		.slice = region_key(joined),
 		.lives = lives,
 		.quota = cores_limit_at,
 	};

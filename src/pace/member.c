@@ -317,7 +317,7 @@ static uint64_t ask(struct meter *meter, struct member *member, const struct pac
 	wait_ns = gang_ask(in, self_of(member), &sight, now_ns);
 	if (turn && wait_ns && !sight.in_flight)
 		gang_turn_wish(turn, in, self_of(member), true, now_ns);
-	if (in->kind == GANG_OF_SLICE && turns_are_possible() && wait_ns > GANG_DATE_POLL_NS)
+	if (in->kind != GANG_OF_DEVICE && turns_are_possible() && wait_ns > GANG_DATE_POLL_NS)
 		wait_ns = GANG_DATE_POLL_NS; /* the date may come sooner, as others become idle */
 	if (turn && !wait_ns && gang_is_open(in))
 		wait_ns = was_open ? turn_wait_ns : GANG_POLL_NS;

@@ -108,6 +108,8 @@ enum trace_reason {
 	     "the turn of the open gang's device is over, or does not begin")                      \
 	KIND(GANG_TURNLESS, "gang-turnless", "used_ns", "of_ns", NULL,                             \
 	     "the gang's hosts are slower than its devices: it takes no turns for a while")        \
+	KIND(GANG_SHARES, "gang-shares-device", NULL, NULL, NULL,                                  \
+	     "another slice of the gang uses the device: the gang takes no turns for a while")     \
 	KIND(GANG_DATE, "gang-date", "wait_ns", "has_word", NULL,                                  \
 	     "the device could be the shut gang's")
 

@@ -28,6 +28,15 @@ void turn_set_gang(struct turn *turn, uint64_t closing_ns)
 		TURN_TELL(turn_own(turn)->wish_from, 0);
 }
 
+bool turn_has_slice(const struct turn *turn, uint64_t key)
+{
+	for (unsigned i = 0; i < VGPU_TURNS_SLICES; i++)
+		if (i != turn->file.slice && TURN_LOAD(turn->file.file->slice[i].key) == key &&
+		    turn_file_slice_lives(&turn->file, i))
+			return true;
+	return false;
+}
+
 /* When the holder's work in flight will be over; or the turn of a gang. */
 static uint64_t holder_until(struct turn *turn, const struct grant *grant, uint64_t now_ns)
 {

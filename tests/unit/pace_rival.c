@@ -305,6 +305,37 @@ UNIT_TEST(test_waits_for_the_other_turn)
 	end_turns();
 }
 
+/* The slice of the rival is in this gang of several slices. They use one device, so the gang takes
+ * no turns. */
+UNIT_TEST(test_gang_of_slices_on_one_device)
+{
+	const struct meter *meter = cores_meter_at(0);
+	struct gang_sight sight = {.ready_ns = 0};
+	struct vgpu_region_member *other;
+	struct gang joint;
+	struct turn *turn;
+
+	begin_gang();
+	turn = turns_of(meter, 0);
+	joint = *membership_gang(0);
+	joint.kind = GANG_OF_SLICES;
+	other = &joint.table->member[1];
+	other->slice = 99; /* has no seat */
+	assert_ptr_equal(gang_turn_of(meter, &joint, 0), turn);
+	gang_turn_ask(turn, meter, &joint, membership_self(0), &sight, time_ns);
+	assert_ptr_equal(gang_turn_of(meter, &joint, 0), turn);
+	other->slice = rival.file.file->slice[rival.file.slice].key;
+	assert_int_equal(gang_turn_ask(turn, meter, &joint, membership_self(0), &sight, time_ns),
+			 0);
+	assert_null(gang_turn_of(meter, &joint, 0));
+	pass(GANG_TURNLESS_NS);
+	assert_ptr_equal(gang_turn_of(meter, &joint, 0), turn);
+	joint.table->turnless_until = 0;
+	other->slice = 0;
+	pace_set_gang(PACE_GANG_FOUND);
+	end_turns();
+}
+
 /* A wait for the gang's date counts as one for a turn if it is the wait for this device's date. */
 static void counts_as_wait(uint64_t date_ns)
 {
