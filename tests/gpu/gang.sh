@@ -136,11 +136,20 @@ say() {
     }'
 }
 
+# in_slice NAME QUOTA: the command for a job's ranks; with --apart, for each rank a slice of its own.
+in_slice() {
+    if [ "$apart" = yes ]; then
+        echo "$build/vgpu run --name $1-%r --gang $1 --cores $2 --"
+    else
+        echo "$build/vgpu run --name $1 --cores $2 --"
+    fi
+}
+
 # two_jobs MODE QUOTA QUOTA: at once.
 two_jobs() {
-    job 29800 "$scratch/one" "$kind" "$build/vgpu run --name one --cores $2 --"
+    job 29800 "$scratch/one" "$kind" "$(in_slice one "$2")"
     pinned=$((8 * gpus))
-    job 29900 "$scratch/other" "$kind" "$build/vgpu run --name other --cores $3 --"
+    job 29900 "$scratch/other" "$kind" "$(in_slice other "$3")"
     pinned=0
     wait
     say "$kind" "$2 $1" "$scratch/one" "$bare" -
@@ -149,7 +158,7 @@ two_jobs() {
 
 # next_to MODE US: a job, and another slice's kernels. The job starts within 15 s, and then runs for $seconds.
 next_to() {
-    job 29800 "$scratch/one" "$kind" "$build/vgpu run --name one --cores 30 --"
+    job 29800 "$scratch/one" "$kind" "$(in_slice one 30)"
     CUDA_VISIBLE_DEVICES=0 "$build/vgpu" run --name other --memory 4G --cores 60 --gpus 0 -- "$build/bench/shares" "$calibrated" \
         --seconds=$((seconds + 15)) --kernel="$2" --live >"$scratch/other" 2>&1 &
     other=$!
@@ -184,14 +193,13 @@ turn() {
     unset VGPU_TURNS
     [ -z "$beside$next_to" ] || return 0
     for quota in $quotas; do
-        case $quota,$apart in
-        *,yes) run "$scratch/limited" "$kind" "$build/vgpu run --name rank%r-$quota --gang job --cores $quota --" ;;
-        none,no) run "$scratch/limited" "$kind" "$build/vgpu run --name job-none --unlimited --" ;;
-        *:*,no)
+        case $quota in
+        none) run "$scratch/limited" "$kind" "$build/vgpu run --name job-none --unlimited --" ;;
+        *:*)
             policy "$quota"
             run "$scratch/limited" "$kind" "env VGPU_POLICY=$scratch/policy LD_PRELOAD=$build/libvgpu.so"
             ;;
-        *) run "$scratch/limited" "$kind" "$build/vgpu run --name job-$quota --cores $quota --" ;;
+        *) run "$scratch/limited" "$kind" "$(in_slice "job-$quota" "$quota")" ;;
         esac
         say "$kind" "$quota" "$scratch/limited" "$bare" "$(busy)"
     done
