@@ -43,7 +43,7 @@ static void go_turnless(const struct gang *gang, uint64_t now_ns)
 }
 
 /* Whether another slice of the gang uses the device. The kernels of both may wait for each other,
- * so neither slice can wait for a turn. */
+ * so neither slice can wait for a turn. `slice` is 0 in a gang of one slice, or for a moment. */
 static bool is_shared(const struct turn *turn, const struct gang *gang)
 {
 	const struct vgpu_region_member *member;
@@ -51,7 +51,7 @@ static bool is_shared(const struct turn *turn, const struct gang *gang)
 	for (unsigned i = 0; (member = gang_table_next(gang, &i));) {
 		uint64_t slice = RELAXED_LOAD(member->slice);
 
-		if (slice != gang->slice && turn_has_slice(turn, slice))
+		if (slice && slice != gang->slice && turn_has_slice(turn, slice))
 			return true;
 	}
 	return false;

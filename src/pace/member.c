@@ -307,13 +307,16 @@ static uint64_t ask(struct meter *meter, struct member *member, const struct pac
 		sight.level_ns = bucket_level(meter->bucket);
 		sight.ready_ns = bucket_wait_ns(meter->bucket, pct);
 	}
-	if (!cores_any_limit()) { /* the quotas were lifted, so no gang throttles any more */
+	/* The quotas were lifted, so the slice's own gang throttles no more. */
+	if (!cores_any_limit() && in->kind != GANG_OF_SLICES) {
 		if (turn)
 			turn_wish(turn, 0, false, now_ns);
 		return 0;
 	}
-	if (turn)
+	if (turn) {
 		turn_wait_ns = gang_turn_ask(turn, meter, in, self_of(member), &sight, now_ns);
+		turn = turn_of(meter, member); /* it may take none from now on */
+	}
 	wait_ns = gang_ask(in, self_of(member), &sight, now_ns);
 	if (turn && wait_ns && !sight.in_flight)
 		gang_turn_wish(turn, in, self_of(member), true, now_ns);

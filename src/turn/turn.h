@@ -132,8 +132,8 @@ static inline bool turn_has_rival(const struct turn *turn, uint64_t now_ns)
 	return !turn_is_own(turn) && turn_takes_part(turn, now_ns);
 }
 
-/* Whether another slice, which has that key, has a living process with a seat in the file. Takes a
- * system call if the slice had any. */
+/* Whether another slice, which has that key, wants the device, or did in the last second. Takes a
+ * system call if so. */
 bool turn_has_slice(const struct turn *turn, uint64_t key);
 
 /* Whether the slice has the word: it has its turn, or the turn that begins next. */

@@ -30,8 +30,11 @@ void turn_set_gang(struct turn *turn, uint64_t closing_ns)
 
 bool turn_has_slice(const struct turn *turn, uint64_t key)
 {
+	uint64_t left = TURN_SEE(turn->file.file->header.present);
+
+	left &= ~((uint64_t)1 << turn->file.slice);
 	for (unsigned i = 0; i < VGPU_TURNS_SLICES; i++)
-		if (i != turn->file.slice && TURN_LOAD(turn->file.file->slice[i].key) == key &&
+		if (left >> i & 1 && TURN_LOAD(turn_slice_at(turn, i)->key) == key &&
 		    turn_file_slice_lives(&turn->file, i))
 			return true;
 	return false;
