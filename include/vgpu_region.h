@@ -245,7 +245,8 @@ struct vgpu_region_group {
 struct vgpu_region_gang {
 	struct vgpu_region_group group;
 	uint64_t turnless_until; /* the gang takes no turns until then; 0: it does */
-	uint64_t spare[7];
+	uint64_t turned_at;      /* when a launch last asked for a turn; 0: never */
+	uint64_t spare[6];
 	struct vgpu_region_member member[VGPU_GANG_MEMBERS_MAX]; /* of all groups */
 };
 

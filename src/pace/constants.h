@@ -76,6 +76,11 @@
  * close. */
 #define GANG_AHEAD_LEAST_NS (4 * NS_PER_MS)
 
+/* ns for which a gang counts as taking turns after a launch has asked for one. Its members may have
+ * GANG_AHEAD_LEAST_NS in flight then. Half: no difference. Twice: a gang that is alone again may
+ * have so little in flight for longer. */
+#define GANG_TURNED_NS (1 * NS_PER_S)
+
 /* ns between two looks of such a launch. */
 #define GANG_AHEAD_POLL_NS (500 * NS_PER_US)
 

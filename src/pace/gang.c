@@ -472,12 +472,22 @@ static uint64_t ask_not_open(const struct gang *gang, struct gang_member *self,
 	return gang->kind == GANG_OF_DEVICE ? holder_ask(gang, self, false, now_ns) : 0;
 }
 
-uint64_t gang_ahead_most_ns(const struct gang *gang, int64_t level_ns)
+/* Whether the gang takes turns on any of its devices. */
+static bool takes_turns(const struct gang *gang, uint64_t now_ns)
+{
+	uint64_t turned_at = RELAXED_LOAD(gang->table->turned_at);
+
+	return turned_at && since(now_ns, turned_at) < GANG_TURNED_NS;
+}
+
+uint64_t gang_ahead_most_ns(const struct gang *gang, int64_t level_ns, uint64_t now_ns)
 {
 	int64_t left_ns = level_ns - closing_level_ns(gang);
 
 	if (gang->kind == GANG_OF_DEVICE)
 		return GANG_HOLD_NS;
+	if (takes_turns(gang, now_ns)) /* which may be over at any moment */
+		return GANG_AHEAD_LEAST_NS;
 	return left_ns < (int64_t)GANG_AHEAD_LEAST_NS ? GANG_AHEAD_LEAST_NS
 	       : left_ns > (int64_t)GANG_AHEAD_NS     ? GANG_AHEAD_NS
 						      : (uint64_t)left_ns;

@@ -58,7 +58,8 @@ struct gang_member {
 	uint64_t dated_for;  /* the gang's shut_at for which the next one was found; 0: none */
 	uint64_t date_ns;    /* when the device could be the slice's */
 	uint64_t waits_at;   /* when a launch of the member asked last */
-	uint64_t turn_in;    /* the gang's opened_at after which the device had its turn */
+	uint64_t turn_in;    /* the gang's opened_at after which the device had its turn, or needed
+			      * none */
 	uint64_t turn_asked; /* when a launch last asked for the turn, and had it */
 	uint64_t turn_ns;    /* how long the last openings took in which the device had its turn, */
 	int64_t turn_used_ns;  /* and what it paid in them */
@@ -94,7 +95,7 @@ void gang_launched_collective(const struct gang *gang, struct gang_member *self)
 
 /* While the gang is open, a member with so many ns of work in flight waits, so that little is in
  * flight when the gang closes. level_ns: of the member's bucket. */
-uint64_t gang_ahead_most_ns(const struct gang *gang, int64_t level_ns);
+uint64_t gang_ahead_most_ns(const struct gang *gang, int64_t level_ns, uint64_t now_ns);
 
 /* The present state of a member that wants to launch. */
 struct gang_sight {

@@ -91,11 +91,29 @@ static void end_use(const struct gang *gang, struct gang_member *self, uint64_t 
 
 /* -- asking ----------------------------------------------------------------------------------- */
 
+bool gang_turn_has_begun(const struct gang *gang, const struct gang_member *self)
+{
+	return gang->kind == GANG_OF_DEVICE ||
+	       RELAXED_LOAD(self->turn_in) == RELAXED_LOAD(gang->words->opened_at);
+}
+
+bool gang_turn_begin_alone(const struct gang *gang, struct gang_member *self, uint64_t now_ns)
+{
+	uint64_t opened_ns = RELAXED_LOAD(gang->words->opened_at);
+
+	if (gang_turn_has_begun(gang, self))
+		return true;
+	if (gang_waits_for_turn(gang, self, now_ns))
+		return false;
+	RELAXED_STORE(self->turn_in, opened_ns);
+	return true;
+}
+
 bool gang_turn_goes_on(const struct turn *turn, const struct gang *gang,
 		       const struct gang_member *self, uint64_t now_ns)
 {
 	return turn_has_word(turn) && !RELAXED_LOAD(turn->is_idle) &&
-	       RELAXED_LOAD(self->turn_in) == RELAXED_LOAD(gang->words->opened_at) &&
+	       gang_turn_has_begun(gang, self) &&
 	       since(now_ns, RELAXED_LOAD(self->turn_asked)) < GANG_TURN_EACH_NS;
 }
 
@@ -196,7 +214,8 @@ uint64_t gang_turn_ask(struct turn *turn, const struct meter *meter, const struc
 		       struct gang_member *self, struct gang_sight *sight, uint64_t now_ns)
 {
 	RELAXED_STORE(self->waits_at, now_ns);
-	if (is_shared(turn, gang)) {
+	RELAXED_STORE(gang->table->turned_at, now_ns);
+	if (gang_is_open(gang) && !gang_turn_has_begun(gang, self) && is_shared(turn, gang)) {
 		trace_write(TRACE_GANG_SHARES, (int)self->device, 0, 0);
 		go_turnless(gang, now_ns);
 		return 0;
@@ -238,12 +257,17 @@ void gang_turn_is_busy(struct turn *turn, uint64_t ahead_ns, uint64_t now_ns)
 		turn_submitted(turn, now_ns + ahead_ns, now_ns);
 }
 
-void gang_turn_is_idle(struct turn *turn, uint64_t ended_ns, bool waited, uint64_t now_ns)
+void gang_turn_is_idle(struct turn *turn, const struct gang *gang, uint64_t ended_ns, bool waited,
+		       uint64_t now_ns)
 {
+	bool is_open = gang_is_open(gang); /* else the cut, which is yet to come, ends the turn */
+
 	if (!gang_turn_is_due(turn))
 		return;
-	if (waited)
+	if (waited && is_open)
 		turn_idle(turn, ended_ns, now_ns);
-	else
+	else if (waited)
+		turn_give_way(turn, now_ns);
+	else if (is_open)
 		turn_over(turn, ended_ns, now_ns);
 }

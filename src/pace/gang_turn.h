@@ -24,6 +24,14 @@ static inline bool gang_turn_is_due(const struct turn *turn)
 bool gang_turn_goes_on(const struct turn *turn, const struct gang *gang,
 		       const struct gang_member *self, uint64_t now_ns);
 
+/* Whether the member has launched since the gang opened, or has seen that no member waits for its
+ * turn. */
+bool gang_turn_has_begun(const struct gang *gang, const struct gang_member *self);
+
+/* For a launch of an open gang to a device where no other slice is present. False: another member
+ * waits for its turn, so the launch waits as well. */
+bool gang_turn_begin_alone(const struct gang *gang, struct gang_member *self, uint64_t now_ns);
+
 /* Before gang_ask, for a member with a launch. It fills in when the device could be the slice's,
  * that the member needs its turn, and whether its turn is over. Returns for how long the launch has
  * to wait for the turns if the gang is open; 0: the gang has them. now_ns: clock_steady_ns(), here
@@ -45,7 +53,8 @@ void gang_turn_wish(struct turn *turn, const struct gang *gang, const struct gan
 /* The member has work in flight for about ahead_ns; or has had none since ended_ns. waited: its
  * host has waited for that, and submits nothing now. */
 void gang_turn_is_busy(struct turn *turn, uint64_t ahead_ns, uint64_t now_ns);
-void gang_turn_is_idle(struct turn *turn, uint64_t ended_ns, bool waited, uint64_t now_ns);
+void gang_turn_is_idle(struct turn *turn, const struct gang *gang, uint64_t ended_ns, bool waited,
+		       uint64_t now_ns);
 
 /* The member leaves its gang. Its process takes turns by itself from now on, and wants none until
  * it asks. */

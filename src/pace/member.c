@@ -130,7 +130,7 @@ static bool look_with(struct meter *meter, struct member *member, const struct p
 	} else {
 		gang_is_idle(in, self_of(member), ended_ns ? ended_ns : now_ns, now_ns);
 		if (ended_ns) {
-			gang_turn_is_idle(gang_turn_of(meter, in, device_of(member)), ended_ns,
+			gang_turn_is_idle(gang_turn_of(meter, in, device_of(member)), in, ended_ns,
 					  false, now_ns);
 			backlog_show(&meter->backlog, &member->shown_ns, ended_ns);
 		}
@@ -267,7 +267,7 @@ static bool look_at_others(const struct member *but, uint64_t now_ns)
 static uint64_t ahead_wait_ns(struct member *member, const struct gang_sight *sight,
 			      uint64_t now_ns)
 {
-	if (sight->ahead_ns < gang_ahead_most_ns(gang_of(member), sight->level_ns))
+	if (sight->ahead_ns < gang_ahead_most_ns(gang_of(member), sight->level_ns, now_ns))
 		return 0;
 	trace_write(TRACE_GANG_AHEAD, (int)self_of(member)->entry->device, (int64_t)sight->ahead_ns,
 		    0);
@@ -324,6 +324,9 @@ static uint64_t ask(struct meter *meter, struct member *member, const struct pac
 		wait_ns = GANG_DATE_POLL_NS; /* the date may come sooner, as others become idle */
 	if (turn && !wait_ns && gang_is_open(in))
 		wait_ns = was_open ? turn_wait_ns : GANG_POLL_NS;
+	if (!turn && !wait_ns && gang_is_open(in) &&
+	    !gang_turn_begin_alone(in, self_of(member), now_ns))
+		wait_ns = GANG_TURN_POLL_NS;
 	if (!wait_ns && is_unknown(member, now_ns))
 		return TURN_UNKNOWN_POLL_NS;
 	return wait_ns || !gang_is_open(in) ? wait_ns : ahead_wait_ns(member, &sight, now_ns);
@@ -411,6 +414,7 @@ int member_begin_launch(struct meter *meter, const struct pace_work *work, uint6
 	int error = 0;
 
 	if (!gang_is_open(gang_of(member)) || is_turn_due(meter, member, now_ns) ||
+	    !gang_turn_has_begun(gang_of(member), self_of(member)) ||
 	    holder_is_other(gang_of(member), self_of(member)) ||
 	    in_flight_is_due(&member->in_flight, now_ns))
 		error = wait_for_gang(meter, member, work, &now_ns);
@@ -582,6 +586,7 @@ void members_waited(void)
 			continue;
 		if (membership_is_of_gang(device))
 			gang_turn_is_idle(gang_turn_of(meter, gang_of(&members[device]), device),
+					  gang_of(&members[device]),
 					  RELAXED_LOAD(membership_self(device)->entry->ended), true,
 					  clock_steady_ns());
 		utilisation_rest(meter, clock_steady_ns());

@@ -168,7 +168,7 @@ static uint64_t ask(const struct job *job, struct rank *rank)
 	sight.ready_ns = bucket_wait_ns(bucket, pct);
 	wait_ns = gang_ask(gang_of(rank), &rank->self, &sight, now_ns);
 	if (!wait_ns && gang_is_open(gang_of(rank)) &&
-	    sight.ahead_ns > gang_ahead_most_ns(gang_of(rank), sight.level_ns))
+	    sight.ahead_ns > gang_ahead_most_ns(gang_of(rank), sight.level_ns, now_ns))
 		return GANG_AHEAD_POLL_NS;
 	return wait_ns;
 }

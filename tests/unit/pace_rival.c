@@ -305,6 +305,40 @@ UNIT_TEST(test_waits_for_the_other_turn)
 	end_turns();
 }
 
+/* The same for a launch to a device that no other slice uses. */
+UNIT_TEST(test_waits_for_the_turn_of_another_device)
+{
+	uint64_t from_ns;
+
+	begin_gang();
+	from_ns = time_ns;
+	region.file->own.gang.group.opened_at = time_ns - MS;
+	region.file->own.gang.member[0].ready = (time_ns + 3 * MS) | VGPU_MEMBER_FOR_TURN;
+	launch_on(1, NS_PER_US);
+	assert_in_range(time_ns - from_ns, 3 * MS, 4 * MS);
+	from_ns = time_ns;
+	region.file->own.gang.member[0].ready = (time_ns + 3 * MS) | VGPU_MEMBER_FOR_TURN;
+	launch_on(1, NS_PER_US); /* it has begun since the gang opened */
+	assert_in_range(time_ns - from_ns, 0, MS);
+	pace_set_gang(PACE_GANG_FOUND);
+	end_turns();
+}
+
+/* A turn may be over at any moment, so a gang that takes turns has little in flight. */
+UNIT_TEST(test_little_ahead_in_turns)
+{
+	const struct gang *gang;
+
+	begin_gang();
+	launch_on(0, NS_PER_US);
+	gang = membership_gang(1);
+	assert_int_equal(gang_ahead_most_ns(gang, BUCKET_FULL_NS, time_ns), GANG_AHEAD_LEAST_NS);
+	pass(GANG_TURNED_NS);
+	assert_int_equal(gang_ahead_most_ns(gang, BUCKET_FULL_NS, time_ns), GANG_AHEAD_NS);
+	pace_set_gang(PACE_GANG_FOUND);
+	end_turns();
+}
+
 /* The slice of the rival is in this gang of several slices. They use one device, so the gang takes
  * no turns. */
 UNIT_TEST(test_gang_of_slices_on_one_device)
@@ -319,12 +353,14 @@ UNIT_TEST(test_gang_of_slices_on_one_device)
 	turn = turns_of(meter, 0);
 	joint = *membership_gang(0);
 	joint.kind = GANG_OF_SLICES;
+	joint.words->opened_at = time_ns;
 	other = &joint.table->member[1];
 	other->slice = 99; /* has no seat */
 	assert_ptr_equal(gang_turn_of(meter, &joint, 0), turn);
 	gang_turn_ask(turn, meter, &joint, membership_self(0), &sight, time_ns);
 	assert_ptr_equal(gang_turn_of(meter, &joint, 0), turn);
 	other->slice = rival.file.file->slice[rival.file.slice].key;
+	joint.words->opened_at++;
 	assert_int_equal(gang_turn_ask(turn, meter, &joint, membership_self(0), &sight, time_ns),
 			 0);
 	assert_null(gang_turn_of(meter, &joint, 0));
@@ -383,6 +419,10 @@ UNIT_TEST(test_gives_way_at_the_cut)
 	words->cut = 0;
 	turn->told_until = time_ns + 2 * MS;
 	gang_turn_wish(turn, membership_gang(0), membership_self(0), true, time_ns);
+	gang_turn_is_idle(turn, membership_gang(0), time_ns, false, time_ns);
+	assert_false(turn->is_idle);
+	gang_turn_is_idle(turn, membership_gang(0), time_ns, true, time_ns);
+	assert_true(turn->is_idle);
 	assert_int_equal(turn->told_until, time_ns + 2 * MS);
 	words->cut = 1;
 	gang_turn_wish(turn, membership_gang(0), membership_self(0), true, time_ns);
