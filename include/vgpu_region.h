@@ -199,8 +199,9 @@ struct vgpu_region_member {
 		uint64_t waits; /* in a device's group: since when a launch of the process waits;
 				 * 0: none does */
 	};
-	uint64_t slice; /* in a gang of several slices, identifies the member's slice; in a device's
-			   group, VGPU_MEMBER_OF_DEVICE + the device; else 0 */
+	uint64_t slice; /* in a gang of several slices, the key that the member's slice has in files
+			   of turns; in a device's group, VGPU_MEMBER_OF_DEVICE + the device; else 0
+			 */
 	union {
 		/* low half: how many the process has launched since the gang opened; high half: the
 		 * low half of the opened_at that they are of */
@@ -245,7 +246,7 @@ struct vgpu_region_group {
 struct vgpu_region_gang {
 	struct vgpu_region_group group;
 	uint64_t turnless_until; /* the gang takes no turns until then; 0: it does */
-	uint64_t turned_at;      /* when a launch last asked for a turn; 0: never */
+	uint64_t turned_at;      /* when a launch of the gang last asked for a turn; 0: never */
 	uint64_t spare[6];
 	struct vgpu_region_member member[VGPU_GANG_MEMBERS_MAX]; /* of all groups */
 };

@@ -71,18 +71,19 @@
  * longer. */
 #define GANG_AHEAD_NS (32 * NS_PER_MS)
 
-/* GANG_AHEAD_NS for a gang that is about to close: launches that would be in flight then wait.
+/* GANG_AHEAD_NS for a gang that is about to close, or takes turns: launches that would be in flight
+ * at the end wait.
  * Half: a device can run dry just before. Twice: ranks are further apart as the gang begins to
  * close. */
 #define GANG_AHEAD_LEAST_NS (4 * NS_PER_MS)
 
-/* ns for which a gang counts as taking turns after a launch has asked for one. Its members may have
- * GANG_AHEAD_LEAST_NS in flight then. Half: no difference. Twice: a gang that is alone again may
- * have so little in flight for longer. */
-#define GANG_TURNED_NS (1 * NS_PER_S)
-
 /* ns between two looks of such a launch. */
 #define GANG_AHEAD_POLL_NS (500 * NS_PER_US)
+
+/* ns after a launch has asked for a turn in which its gang counts as taking turns: no member may
+ * have more than GANG_AHEAD_LEAST_NS in flight. Half: while a host pauses for that long, the others
+ * may have more. Twice: a gang whose neighbours have left has so little in flight for longer. */
+#define GANG_TURNED_NS (1 * NS_PER_S)
 
 /* ns after a gang opens at which it closes again, if another slice still has the turn on one of its
  * devices. Half: a neighbour's long kernel makes the gang wait for another date. Twice: the gang's

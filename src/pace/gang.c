@@ -472,12 +472,12 @@ static uint64_t ask_not_open(const struct gang *gang, struct gang_member *self,
 	return gang->kind == GANG_OF_DEVICE ? holder_ask(gang, self, false, now_ns) : 0;
 }
 
-/* Whether the gang takes turns on any of its devices. */
+/* Whether the gang takes turns on any of its devices. A later time than now is of another boot. */
 static bool takes_turns(const struct gang *gang, uint64_t now_ns)
 {
 	uint64_t turned_at = RELAXED_LOAD(gang->table->turned_at);
 
-	return turned_at && since(now_ns, turned_at) < GANG_TURNED_NS;
+	return turned_at && now_ns - turned_at < GANG_TURNED_NS;
 }
 
 uint64_t gang_ahead_most_ns(const struct gang *gang, int64_t level_ns, uint64_t now_ns)

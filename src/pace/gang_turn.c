@@ -31,7 +31,7 @@ struct turn *gang_turn_of(const struct meter *meter, const struct gang *gang, in
 
 	if (!turn || !is_turnless(gang))
 		return turn;
-	if (!RELAXED_LOAD(turn->is_idle)) /* others have the device for themselves */
+	if (!RELAXED_LOAD(turn->is_idle) || turn_has_wish(turn)) /* others have the device */
 		turn_wish(turn, 0, false, clock_steady_ns());
 	return NULL;
 }
@@ -43,7 +43,7 @@ static void go_turnless(const struct gang *gang, uint64_t now_ns)
 }
 
 /* Whether another slice of the gang uses the device. The kernels of both may wait for each other,
- * so neither slice can wait for a turn. `slice` is 0 in a gang of one slice, or for a moment. */
+ * so neither slice can wait for a turn. Members of a slice's own gang have 0 in `slice`. */
 static bool is_shared(const struct turn *turn, const struct gang *gang)
 {
 	const struct vgpu_region_member *member;
@@ -105,6 +105,7 @@ bool gang_turn_begin_alone(const struct gang *gang, struct gang_member *self, ui
 		return true;
 	if (gang_waits_for_turn(gang, self, now_ns))
 		return false;
+	RELAXED_STORE(self->turn_from_ns, 0); /* the device is the gang's alone */
 	RELAXED_STORE(self->turn_in, opened_ns);
 	return true;
 }
@@ -124,6 +125,8 @@ static void begin_turn(const struct gang *gang, struct gang_member *self, enum t
 	trace_write(TRACE_GANG_TURN, (int)self->device, (int64_t)since(now_ns, opened_ns), 0);
 	if (kind == TURN_MINE)
 		begin_use(gang, self, now_ns);
+	else
+		RELAXED_STORE(self->turn_from_ns, 0);
 	RELAXED_STORE(self->turn_in, opened_ns);
 }
 
@@ -228,6 +231,18 @@ uint64_t gang_turn_ask(struct turn *turn, const struct meter *meter, const struc
 	return ask_open(turn, gang, self, sight, now_ns);
 }
 
+/* When the shut gang came to the cut: at the end of its last work, or when it shut. */
+static uint64_t cut_ns(const struct gang *gang, uint64_t now_ns)
+{
+	uint64_t last_ns = RELAXED_LOAD(gang->words->shut_at);
+	const struct vgpu_region_member *member;
+
+	for (unsigned i = 0; (member = gang_table_next(gang, &i));)
+		if (RELAXED_LOAD(member->ended) > last_ns)
+			last_ns = RELAXED_LOAD(member->ended);
+	return last_ns < now_ns ? last_ns : now_ns;
+}
+
 void gang_turn_wish(struct turn *turn, const struct gang *gang, const struct gang_member *self,
 		    bool waits, uint64_t now_ns)
 {
@@ -235,7 +250,7 @@ void gang_turn_wish(struct turn *turn, const struct gang *gang, const struct gan
 
 	if (gang_is_open(gang) || !RELAXED_LOAD(gang->words->cut))
 		return;
-	turn_over(turn, now_ns, now_ns); /* the announced end was an estimate */
+	turn_over(turn, cut_ns(gang, now_ns), now_ns); /* the announced end was an estimate */
 	if (date_ns > now_ns)
 		turn_wish(turn, date_ns, waits && RELAXED_LOAD(self->date_ns) == date_ns, now_ns);
 }

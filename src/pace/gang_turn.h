@@ -24,8 +24,8 @@ static inline bool gang_turn_is_due(const struct turn *turn)
 bool gang_turn_goes_on(const struct turn *turn, const struct gang *gang,
 		       const struct gang_member *self, uint64_t now_ns);
 
-/* Whether the member has launched since the gang opened, or has seen that no member waits for its
- * turn. */
+/* Whether the member has had its turn since the gang opened, or needed none: no other member waited
+ * for a turn when it asked. Always true in a device's group. */
 bool gang_turn_has_begun(const struct gang *gang, const struct gang_member *self);
 
 /* For a launch of an open gang to a device where no other slice is present. False: another member
@@ -51,7 +51,8 @@ void gang_turn_wish(struct turn *turn, const struct gang *gang, const struct gan
 		    bool waits, uint64_t now_ns);
 
 /* The member has work in flight for about ahead_ns; or has had none since ended_ns. waited: its
- * host has waited for that, and submits nothing now. */
+ * host has waited for that, and submits nothing now. While the gang is not open, the turn goes on
+ * until the cut (gang_turn_wish), and the slice counts as idle if the host has waited. */
 void gang_turn_is_busy(struct turn *turn, uint64_t ahead_ns, uint64_t now_ns);
 void gang_turn_is_idle(struct turn *turn, const struct gang *gang, uint64_t ended_ns, bool waited,
 		       uint64_t now_ns);

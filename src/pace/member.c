@@ -307,7 +307,8 @@ static uint64_t ask(struct meter *meter, struct member *member, const struct pac
 		sight.level_ns = bucket_level(meter->bucket);
 		sight.ready_ns = bucket_wait_ns(meter->bucket, pct);
 	}
-	/* The quotas were lifted, so the slice's own gang throttles no more. */
+	/* The slice has no quota. Its own gang then throttles no launch, but a gang of several
+	 * slices does: the slice's kernels may wait for those of a slice that has a quota. */
 	if (!cores_any_limit() && in->kind != GANG_OF_SLICES) {
 		if (turn)
 			turn_wish(turn, 0, false, now_ns);
@@ -315,7 +316,7 @@ static uint64_t ask(struct meter *meter, struct member *member, const struct pac
 	}
 	if (turn) {
 		turn_wait_ns = gang_turn_ask(turn, meter, in, self_of(member), &sight, now_ns);
-		turn = turn_of(meter, member); /* it may take none from now on */
+		turn = turn_of(meter, member); /* NULL: no turns from now on */
 	}
 	wait_ns = gang_ask(in, self_of(member), &sight, now_ns);
 	if (turn && wait_ns && !sight.in_flight)

@@ -40,9 +40,9 @@ struct block {
  * entered then. */
 int blocks_enter(const struct block *block, uint64_t *ret_bytes);
 
-/* blocks_enter_charged does the same for an allocation that charged_bytes are charged for. If it
- * took more than that, blocks_find does not find the block until blocks_settled. The caller may
- * also take it out by blocks_remove: then blocks_left follows. */
+/* blocks_enter_charged does the same for an allocation for which charged_bytes are charged already.
+ * If it took more than that, blocks_find does not find the block until blocks_settled. The caller
+ * may also take it out by blocks_remove: then blocks_left follows. */
 int blocks_enter_charged(const struct block *block, uint64_t charged_bytes, uint64_t *ret_bytes);
 void blocks_settled(const struct block *block);
 

@@ -132,6 +132,9 @@ static inline bool turn_has_rival(const struct turn *turn, uint64_t now_ns)
 	return !turn_is_own(turn) && turn_takes_part(turn, now_ns);
 }
 
+/* Whether the slice has said from when on it wants the turn (turn_wish). */
+bool turn_has_wish(const struct turn *turn);
+
 /* Whether another slice, which has that key, wants the device, or did in the last second. Takes a
  * system call if so. */
 bool turn_has_slice(const struct turn *turn, uint64_t key);

@@ -28,6 +28,11 @@ void turn_set_gang(struct turn *turn, uint64_t closing_ns)
 		TURN_TELL(turn_own(turn)->wish_from, 0);
 }
 
+bool turn_has_wish(const struct turn *turn)
+{
+	return TURN_LOAD(turn_own(turn)->wish_from) != 0;
+}
+
 bool turn_has_slice(const struct turn *turn, uint64_t key)
 {
 	uint64_t left = TURN_SEE(turn->file.file->header.present);

@@ -335,6 +335,8 @@ UNIT_TEST(test_little_ahead_in_turns)
 	assert_int_equal(gang_ahead_most_ns(gang, BUCKET_FULL_NS, time_ns), GANG_AHEAD_LEAST_NS);
 	pass(GANG_TURNED_NS);
 	assert_int_equal(gang_ahead_most_ns(gang, BUCKET_FULL_NS, time_ns), GANG_AHEAD_NS);
+	gang->table->turned_at = time_ns + 3600 * NS_PER_S; /* of another boot */
+	assert_int_equal(gang_ahead_most_ns(gang, BUCKET_FULL_NS, time_ns), GANG_AHEAD_NS);
 	pace_set_gang(PACE_GANG_FOUND);
 	end_turns();
 }

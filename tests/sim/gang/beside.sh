@@ -1,8 +1,9 @@
 #!/bin/sh
 # beside.sh [--slices] [OPTION...]: two jobs of `ranks` with these options at once, on the same GPUs, in
-# slices of 50 %: a slice for each job, or (--slices) for each of its two ranks. The gangs take turns on all of their GPUs at the same time, so each gets nearly half of bare's
-# steps. Where the driver divides the GPUs, the ranks of a job have them at different times, and spin
-# meanwhile: each job gets some 39 % then, which the same with no turns prints.
+# slices of 50 %: a slice for each job, or (--slices) for each of its two ranks. The gangs take turns on
+# all of their GPUs at the same time, so each gets nearly half of bare's steps. Where the driver divides
+# the GPUs, the ranks of a job have them at different times, and spin meanwhile: each job gets some 39 %
+# then, which the same with no turns prints.
 set -u
 : "${VGPU:?}" "${RANKS:?}"
 root=$(mktemp -d) || exit 1
