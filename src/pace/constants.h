@@ -72,9 +72,8 @@
 #define GANG_AHEAD_NS (32 * NS_PER_MS)
 
 /* GANG_AHEAD_NS for a gang that is about to close, or takes turns: launches that would be in flight
- * at the end wait.
- * Half: a device can run dry just before. Twice: ranks are further apart as the gang begins to
- * close. */
+ * at the end wait. Half: a device can run dry just before. Twice: ranks are further apart as the
+ * gang begins to close. */
 #define GANG_AHEAD_LEAST_NS (4 * NS_PER_MS)
 
 /* ns between two looks of such a launch. */

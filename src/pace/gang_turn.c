@@ -218,13 +218,13 @@ uint64_t gang_turn_ask(struct turn *turn, const struct meter *meter, const struc
 {
 	RELAXED_STORE(self->waits_at, now_ns);
 	RELAXED_STORE(gang->table->turned_at, now_ns);
-	if (gang_is_open(gang) && !gang_turn_has_begun(gang, self) && is_shared(turn, gang)) {
-		trace_write(TRACE_GANG_SHARES, (int)self->device, 0, 0);
-		go_turnless(gang, now_ns);
-		return 0;
-	}
 	if (!gang_is_open(gang)) {
 		gang_turn_date(turn, meter, gang, self, sight, now_ns);
+		return 0;
+	}
+	if (!gang_turn_has_begun(gang, self) && is_shared(turn, gang)) {
+		trace_write(TRACE_GANG_SHARES, (int)self->device, 0, 0);
+		go_turnless(gang, now_ns);
 		return 0;
 	}
 	set_closing(meter, turn, gang);

@@ -61,7 +61,7 @@ static uint64_t when_done(uint64_t work_ns)
 	}
 }
 
-/* What the process knows of the device now. */
+/* Brings what the process has noted of the device up to the present time. */
 static void see_device(void)
 {
 	const struct device_queue *queue = &shared->device.queue[self];

@@ -287,39 +287,53 @@ UNIT_TEST(test_leaves_its_gang)
 	leaves_its_gang(true);
 }
 
-/* While another process's member waits for its turn, no member of the gang launches. */
-UNIT_TEST(test_waits_for_the_other_turn)
+/* How long a launch to the device takes while the other device's member waits for its turn. */
+static uint64_t launch_beside_waiter(int device)
 {
-	uint64_t from_ns;
+	uint64_t from_ns = time_ns;
 
+	region.file->own.gang.member[!device].ready = (time_ns + 3 * MS) | VGPU_MEMBER_FOR_TURN;
+	launch_on(device, NS_PER_US);
+	return time_ns - from_ns;
+}
+
+/* While another member waits for its turn, no member of the gang begins to launch. */
+static void waits_for_the_turn_beside(int device)
+{
 	begin_gang();
-	from_ns = time_ns;
 	region.file->own.gang.group.opened_at = time_ns - MS;
-	region.file->own.gang.member[1].ready = (time_ns + 3 * MS) | VGPU_MEMBER_FOR_TURN;
-	launch_on(0, NS_PER_US);
-	assert_in_range(time_ns - from_ns, 3 * MS, 4 * MS);
-	from_ns = time_ns;
-	launch_on(0, NS_PER_US);
-	assert_in_range(time_ns - from_ns, 0, MS);
+	assert_in_range(launch_beside_waiter(device), 3 * MS, 4 * MS);
+	assert_in_range(launch_beside_waiter(device), 0, MS);
 	pace_set_gang(PACE_GANG_FOUND);
 	end_turns();
+}
+
+UNIT_TEST(test_waits_for_the_other_turn)
+{
+	waits_for_the_turn_beside(0);
 }
 
 /* The same for a launch to a device that no other slice uses. */
 UNIT_TEST(test_waits_for_the_turn_of_another_device)
 {
-	uint64_t from_ns;
+	waits_for_the_turn_beside(1);
+}
+
+/* A gang that goes without turns takes back its wish. */
+UNIT_TEST(test_turnless_without_a_wish)
+{
+	const struct gang *gang;
+	struct turn *turn;
 
 	begin_gang();
-	from_ns = time_ns;
-	region.file->own.gang.group.opened_at = time_ns - MS;
-	region.file->own.gang.member[0].ready = (time_ns + 3 * MS) | VGPU_MEMBER_FOR_TURN;
-	launch_on(1, NS_PER_US);
-	assert_in_range(time_ns - from_ns, 3 * MS, 4 * MS);
-	from_ns = time_ns;
-	region.file->own.gang.member[0].ready = (time_ns + 3 * MS) | VGPU_MEMBER_FOR_TURN;
-	launch_on(1, NS_PER_US); /* it has begun since the gang opened */
-	assert_in_range(time_ns - from_ns, 0, MS);
+	gang = membership_gang(0);
+	turn = turns_of(cores_meter_at(0), 0);
+	turn_wish(turn, time_ns + 10 * MS, false, time_ns);
+	assert_true(turn_has_wish(turn));
+	gang->table->turnless_until = time_ns + MS;
+	assert_null(gang_turn_of(cores_meter_at(0), gang, 0));
+	assert_false(turn_has_wish(turn));
+	gang->table->turnless_until = 0;
 	pace_set_gang(PACE_GANG_FOUND);
 	end_turns();
 }
@@ -348,10 +362,13 @@ UNIT_TEST(test_gang_of_slices_on_one_device)
 	const struct meter *meter = cores_meter_at(0);
 	struct gang_sight sight = {.ready_ns = 0};
 	struct vgpu_region_member *other;
+	struct vgpu_turns_header *header;
+	uint64_t present;
 	struct gang joint;
 	struct turn *turn;
 
 	begin_gang();
+	header = &rival.file.file->header;
 	turn = turns_of(meter, 0);
 	joint = *membership_gang(0);
 	joint.kind = GANG_OF_SLICES;
@@ -362,6 +379,12 @@ UNIT_TEST(test_gang_of_slices_on_one_device)
 	gang_turn_ask(turn, meter, &joint, membership_self(0), &sight, time_ns);
 	assert_ptr_equal(gang_turn_of(meter, &joint, 0), turn);
 	other->slice = rival.file.file->slice[rival.file.slice].key;
+	joint.words->opened_at++;
+	present = header->present;
+	header->present = 0; /* the rival has wanted nothing for long */
+	gang_turn_ask(turn, meter, &joint, membership_self(0), &sight, time_ns);
+	assert_ptr_equal(gang_turn_of(meter, &joint, 0), turn);
+	header->present = present;
 	joint.words->opened_at++;
 	assert_int_equal(gang_turn_ask(turn, meter, &joint, membership_self(0), &sight, time_ns),
 			 0);
@@ -413,6 +436,7 @@ UNIT_TEST(test_gives_way_at_the_cut)
 {
 	struct vgpu_region_group *words;
 	struct turn *turn;
+	uint64_t paid_ns;
 
 	begin_gang();
 	turn = turns_of(cores_meter_at(0), 0);
@@ -427,8 +451,12 @@ UNIT_TEST(test_gives_way_at_the_cut)
 	assert_true(turn->is_idle);
 	assert_int_equal(turn->told_until, time_ns + 2 * MS);
 	words->cut = 1;
+	turn->account->held_from = 0;
+	paid_ns = turn->account->paid_ns;
+	pass(30 * MS); /* in which the host does something else: it does not pay for that */
 	gang_turn_wish(turn, membership_gang(0), membership_self(0), true, time_ns);
 	assert_int_equal(turn->told_until, 0);
+	assert_int_equal(turn->account->paid_ns - paid_ns, -2 * (int64_t)MS);
 	words->shut_at = 0;
 	pace_set_gang(PACE_GANG_FOUND);
 	end_turns();

@@ -1,6 +1,6 @@
 /*
- * What calls of the driver say of managed variables. The accounting of them relies on all of this.
- * No figures of memory: so the same must hold with a real driver.
+ * The driver's answers about managed variables, on which the accounting of these variables relies.
+ * The test has no figures of memory, so a real driver must pass it as well.
  */
 #include "selftest.h"
 
